@@ -117,6 +117,7 @@ def test_predict(shell: Shell, fitted: Path, clicks: Path, tmp_path: Path) -> No
     assert cs.predict(load_model(fitted / "UBM"), cs.read_log(clicks)).to_dict()["conclusion"] == facts["conclusion"]
     frame = cs.read_log(clicks).to_pandas().rename(columns={"docs": "results"})
     assert cs.predict(fitted / "UBM", frame, columns={"docs": "results"}).to_dict() == facts
+    assert printed(shell, "predict", fitted / "UBM", clicks.parent / "[c]licks.parquet") == facts
     result.write(tmp_path / "out.parquet")
     assert pq.read_table(tmp_path / "out.parquet").to_pylist() == result.rows() == facts["lists"]
     result.write(tmp_path / "out.csv")

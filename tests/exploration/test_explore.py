@@ -61,6 +61,23 @@ def test_examination_of_pbm_has_the_intervals_of_the_model(exploration: Explorat
         assert [row[name] for name in names] == [curve[name] for name in ("estimate", "low", "high")]
 
 
+@pytest.mark.parametrize(
+    ("model", "curve"), [("PBM", ["examination", "examination low", "examination high"]), ("rCTR", [])]
+)
+def test_tables_have_headings_in_words_and_the_values_of_the_facts(
+    simulated: cs.Sessions, model: str, curve: list[str]
+) -> None:
+    explored = cs.explore(simulated, cs.fit(model, simulated), sample=0)  # type: ignore[arg-type]
+    by_rank, queries = (section.table for section in explored.document.all_sections)
+    facts = explored.to_dict()
+    assert list(by_rank[0]) == ["rank", "impressions", "clicks", "click-through rate", "low", "high", *curve]
+    assert [list(row.values()) for row in by_rank] == [
+        [value for value in row.values() if value is not None] for row in facts["by_rank"]
+    ]
+    assert list(queries[0]) == ["query", "sessions", "lists", "documents", "clicks per session"]
+    assert [list(row.values()) for row in queries] == [list(row.values()) for row in facts["rows"][: len(queries)]]
+
+
 def test_a_saved_model_is_used(simulated: cs.Sessions, tmp_path: Path) -> None:
     cs.save_model(cs.fit("rCTR", simulated), tmp_path / "model")  # type: ignore[arg-type]
     explored = cs.explore(simulated, tmp_path / "model", sample=0)

@@ -103,7 +103,7 @@ def test_a_bad_list_is_named_or_skipped(line: str, code: str, facts: dict[str, A
 @pytest.mark.parametrize(
     ("name", "text", "code", "facts"),
     [
-        ("lists.csv", "query,results\n1,2\n", "missing-column", {"columns": ["docs"], "known": ["query", "results"]}),
+        ("lists.csv", "query,shown\n1,2\n", "missing-column", {"columns": ["docs"], "known": ["query", "shown"]}),
         ("lists.csv", "query,docs,docs\n1,2,3\n", "duplicate-column", {"column": "docs"}),
         ("lists.csv", "query,docs\n", "empty-file", {}),
         ("lists.csv", "", "empty-file", {}),

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import duckdb
 import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from scipy.stats import beta
 
+from clickshift.counts.count_log import count_log
+from clickshift.counts.open_log import open_log
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
-from clickshift.errors import CapabilityError, DataError
+from clickshift.errors import CapabilityError, DataError, FileError, SpecError
+from clickshift.io.read_log import write_log
 from clickshift.learners import DEFAULT, fit
 from clickshift.models import DBN, PBM, RCTR
 from clickshift.models.base import Evidence
 from clickshift.models.forecast import predict
 from clickshift.testing import random_rankings
-from tests.codes import raises_code
+from tests.codes import raises_code, warns_code
 from tests.models.random_models import random_neural
 
 WORDS = Vocabulary.of([1, 1, 1], [10, 20, 30])[0]
@@ -160,3 +169,85 @@ def test_lists_must_come_with_their_ids(log: Sessions) -> None:
     part = log.in_vocabulary(log.vocabulary.with_pairs(np.arange(10)))
     with raises_code("unseen-id", DataError):
         predict(fit("rCTR", log), part.rankings)
+
+
+def database(folder: Path, columns: str, *, layout: str = "wide") -> str:
+    """A table of a database with columns of a log."""
+    with duckdb.connect(str(folder / "new.duckdb")) as connection:
+        connection.execute(f"CREATE TABLE lists AS SELECT {columns} FROM '{folder / layout}.parquet'")
+    return f"{folder / 'new.duckdb'}::lists"
+
+
+SOURCES: dict[str, Callable[[Path], Any]] = {
+    "path": lambda folder: folder / "wide.parquet",
+    "text": lambda folder: str(folder / "long.csv"),
+    "folder": lambda folder: folder / "parts",
+    "glob": lambda folder: str(folder / "parts" / "*.parquet"),
+    "files": lambda folder: [folder / "parts" / "a.parquet", folder / "parts" / "b.parquet"],
+    "database": lambda folder: database(folder, "*"),
+    "database, without clicks": lambda folder: database(folder, "query, docs"),
+    "database, long, without clicks": lambda folder: database(folder, "* EXCLUDE (click)", layout="long"),
+    "pandas": lambda folder: pq.read_table(folder / "wide.parquet").to_pandas(),
+    "Polars, long": lambda folder: pl.read_parquet(folder / "long.parquet"),
+    "Arrow, without clicks": lambda folder: pq.read_table(folder / "wide.parquet", columns=["docs", "query"]),
+    "Polars, long, without clicks, last rank first": lambda folder: (
+        pl.scan_parquet(folder / "long.parquet").drop("click").sort("session", "rank", descending=[False, True])
+    ),
+    "Polars, common names": lambda folder: pl.read_parquet(folder / "wide.parquet").rename({"docs": "Results"}),
+    "Sessions": lambda folder: open_log(folder / "wide.parquet"),
+    "Rankings": lambda folder: open_log(folder / "wide.parquet").rankings,
+    "EncodedLog": lambda folder: open_log(folder / "wide.parquet", in_memory=False, output=folder / "encoded"),
+    "encoded folder": lambda folder: open_log(folder / "long.csv", in_memory=False, output=folder / "encoded").folder,
+}
+
+
+@pytest.fixture
+def folder(log: Sessions, tmp_path: Path) -> Path:
+    """Ninety lists, in files of both layouts, and in two parts."""
+    folder, part = tmp_path / "lists", log[:90]
+    (folder / "parts").mkdir(parents=True)
+    write_log(part, folder / "wide.parquet")
+    write_log(part, folder / "long.parquet", layout="long")
+    write_log(part, folder / "long.csv", layout="long")
+    write_log(part[:40], folder / "parts" / "a.parquet")
+    write_log(part[40:], folder / "parts" / "b.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_same_forecast_from_every_way_in(source: str, log: Sessions, folder: Path) -> None:
+    model = PBM(log.vocabulary, np.linspace(0.1, 0.9, log.vocabulary.n_pairs + 1), np.linspace(1.0, 0.2, 5))
+    assert predict(model, SOURCES[source](folder)).rows() == predict(model, log[:90].rankings).rows()
+
+
+def test_columns_and_bad_lists_are_those_of_a_log(log: Sessions, folder: Path, tmp_path: Path) -> None:
+    model, frame = fit("rCTR", log), pl.read_parquet(folder / "wide.parquet")
+    expected = predict(model, frame).rows()
+    renamed = frame.rename({"docs": "shown by", "query": "asked"})
+    columns = {"docs": "shown by", "query": "asked"}
+    assert predict(model, renamed, columns=columns).rows() == expected
+    with raises_code("missing-column", FileError, columns=["docs"], known=["query", "time"]):
+        predict(model, pl.DataFrame({"query": [1], "time": [2]}))
+    bad = pl.concat(
+        [frame.select("query", "docs"), pl.DataFrame({"query": [1], "docs": [[7, 7]]}, strict=False)],
+        how="vertical_relaxed",
+    )
+    bad.write_parquet(tmp_path / "bad.parquet")
+    for lists in (bad, str(tmp_path / "*.parquet")):
+        with raises_code("duplicate-document", FileError):
+            predict(model, lists)
+        with warns_code("skipped-sessions", count=1):
+            assert predict(model, lists, on_bad_line="skip").rows() == expected
+
+
+def test_what_is_no_list_is_refused(log: Sessions, tmp_path: Path) -> None:
+    model = fit("rCTR", log)
+    count_log(log, tmp_path / "counts")
+    for lists, code, kind in [
+        (tmp_path / "counts", "needs-sessions", SpecError),
+        (tmp_path / "*.parquet", "no-files", FileError),
+        (f"{tmp_path / 'no.duckdb'}::lists", "file-not-found", FileError),
+        (42, "not-a-log", DataError),
+    ]:
+        with raises_code(code, kind):
+            predict(model, lists)

@@ -113,8 +113,8 @@ def evaluate(
 
 def predict(
     model: Path = MODEL_FOLDER,
-    rankings: Path = typer.Argument(
-        ..., help="Ranked lists: a .parquet, .csv or .jsonl file with the columns query and docs."
+    rankings: str = typer.Argument(
+        ..., help="Ranked lists: a click log, or one without clicks: a file, folder, glob or FILE.duckdb::TABLE."
     ),
     output: Path | None = typer.Option(
         None, "--output", "-o", help="File for the predictions (.parquet, .csv or .jsonl), page (.html) or folder."

@@ -21,8 +21,9 @@ from clickshift.core.files import cache_folder
 from clickshift.core.progress import Progress, silent
 from clickshift.data.encoded_files import LOG_FORMAT
 from clickshift.data.encoded_log import EncodedLog, Log
-from clickshift.data.sessions import Sessions
+from clickshift.data.sessions import Rankings, Sessions
 from clickshift.errors import ClickshiftError, DataError, FileError, SpecError
+from clickshift.io.rankings import read_rankings
 from clickshift.io.read_log import check_same, choose_columns, log_files, read_log
 from clickshift.io.read_report import OnBadLine, ReadReport
 from clickshift.io.tables.formats import log_columns
@@ -128,6 +129,45 @@ def open_log(
                 if in_memory or error.code != "lists-too-long":
                     raise
     return _open_encoded(log, columns or {}, on_bad_line, output, spill, progress)
+
+
+def open_rankings(
+    lists: LogLike | Rankings,
+    *,
+    columns: Mapping[str, str] | None = None,
+    segments: Sequence[str] = (),
+    on_bad_line: OnBadLine = "error",
+) -> Rankings:
+    """Open ranked lists in memory: those of a log, or lists without clicks.
+
+    Parameters
+    ----------
+    lists
+        Anything that `open_log` or `read_rankings` opens, or `Rankings`, which are returned as they are.
+    columns, segments, on_bad_line
+        As in `read_rankings`.
+
+    Returns
+    -------
+    Rankings
+        The lists; each row of a log is one, however many sessions it stands for.
+
+    Raises
+    ------
+    DataError
+        Those of `open_log` and `read_rankings`.
+    SpecError
+        If these are daily counts, which have no lists ("needs-sessions").
+    """
+    if isinstance(lists, Rankings):
+        return lists
+    headers = (
+        [Path(lists) / name for name in (_ENCODED_HEADER, _COUNTS_HEADER)] if isinstance(lists, str | Path) else []
+    )
+    if isinstance(lists, Sessions | EncodedLog) or any(header.exists() for header in headers):
+        log = open_log(lists)
+        return (log if isinstance(log, Sessions) else log.sessions()).rankings
+    return read_rankings(lists, columns=columns, segments=segments, on_bad_line=on_bad_line)
 
 
 def open_log_or_counts(

@@ -38,6 +38,8 @@ __all__ = ["Exploration", "explore"]
 
 _PAGE = {".html", ".htm"}
 _QUERIES_PRINTED = 10
+_HEADINGS = {"ctr": "click-through rate"}
+"""Headings of columns whose names are no words."""
 
 
 @final
@@ -234,11 +236,13 @@ class Exploration(Result):
     @override
     def _document(self) -> Document:
         curve = [{**row, "parameter": "click-through rate", "estimate": row["ctr"]} for row in self._by_rank]
-        by_rank = Section("Clicks by rank", table=self.by_rank(), figure=partial(curve_figure, curve), name="by rank")
+        by_rank = Section(
+            "Clicks by rank", table=_with_headings(self.by_rank()), figure=partial(curve_figure, curve), name="by rank"
+        )
         segments = [
             Section(
                 f"Clicks by rank and {one.name}",
-                table=one.rows(),
+                table=_with_headings(one.rows()),
                 figure=partial(curve_figure, _lines_of(one)),
                 name=f"by rank and {one.name}",
                 caption=one.sentence,
@@ -248,7 +252,7 @@ class Exploration(Result):
         compared = [] if self.comparison is None else self.comparison.document.sections
         queries = Section(
             "Most frequent queries",
-            table=self.rows()[:_QUERIES_PRINTED],
+            table=_with_headings(self.rows()[:_QUERIES_PRINTED]),
             caption="The page shows each query's documents.",
         )
         return Document(
@@ -404,6 +408,12 @@ def _lines_of(segment: SegmentClicks) -> Rows:
         for row in segment.rows()
         if row["ctr"] is not None
     ]
+
+
+def _with_headings(rows: Rows) -> Rows:
+    """Return rows as a table that people read: headings in words, without the columns that have no value."""
+    known = {name: _HEADINGS.get(name, name.replace("_", " ")) for row in rows for name in row if row[name] is not None}
+    return [{heading: row[name] for name, heading in known.items()} for row in rows]
 
 
 def _sample(log: Log, size: int, seed: int) -> Log:

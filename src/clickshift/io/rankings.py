@@ -1,42 +1,39 @@
-"""Rankings without clicks: the lists that a ranker would show, from a table."""
+"""Rankings without clicks: the lists that a ranker would show, or those of a log."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from clickshift.data.segments import Segment
-from clickshift.data.sessions import Rankings, as_matrix
-from clickshift.data.vocabulary import UNSEEN, Vocabulary
-from clickshift.errors import FileError
-from clickshift.io.frames import read_source
-from clickshift.io.read_report import OnBadLine, ReadReport, unreadable_lines_error
-from clickshift.io.tables.extra_columns import SEGMENT, is_segment, plain_name
-from clickshift.io.tables.formats import TableFile
-from clickshift.io.tables.layouts import TableRows, read_wide
-
-_COLUMNS = ("query", "docs")
+from clickshift.data._columns import ARM
+from clickshift.data.sessions import Rankings
+from clickshift.io.read_log import choose_columns, numbered_lists, raw_sessions, read_tables
+from clickshift.io.read_report import OnBadLine
+from clickshift.io.tables.extra_columns import columns_with
+from clickshift.io.tables.formats import Choose, TableFile
 
 
 def read_rankings(
-    source: str | Path | Any,
+    source: str | Path | Sequence[str | Path] | Any,
     *,
     columns: Mapping[str, str] | None = None,
     segments: Sequence[str] = (),
     on_bad_line: OnBadLine = "error",
 ) -> Rankings:
-    """Read ranked lists from a table.
+    """Read ranked lists from tables.
 
     Parameters
     ----------
     source
-        A table (Parquet, CSV or JSON lines) or a data frame, with the columns `query` and `docs`; other columns are
-        ignored.
+        A file (Parquet, CSV or JSON lines), a folder, a pattern ("lists/*.parquet"), a list of files, a table of a
+        DuckDB database ("lists.duckdb::table") or a data frame. It has the columns `query` and `docs` (one row per
+        list), or `session`, `query`, `rank` and `doc` (one row per result); other columns are ignored, so a log is
+        read without its clicks.
     columns
-        The table's names of these columns, where they differ, and of segments, as ``{"segment:device": "ua"}``.
+        The table's names of these columns, where they differ, and of segments, as ``{"segment:device": "ua"}``. Common
+        names are recognised, as in a log.
     segments
         Names of segments of the lists, such as the device, which are read if the table has their columns.
     on_bad_line
@@ -55,8 +52,8 @@ def read_rankings(
     Raises
     ------
     FileError
-        "missing-column", "duplicate-column", "unreadable-line", "empty-file", and those of a log's lists ("empty-list",
-        "missing-value", "duplicate-document").
+        "missing-column", "duplicate-column", "unreadable-line", "empty-file", and those of a log's files and lists
+        ("no-files", "unknown-column", "empty-list", "missing-value", "duplicate-document", "bad-ranks", ...).
 
     Examples
     --------
@@ -68,49 +65,27 @@ def read_rankings(
     >>> rankings.vocabulary.doc_ids[rankings.vocabulary.pair_doc[rankings.pair[0]]].tolist()
     ['b', 'a']
     """
-    named = {name: (columns or {}).get(name, name) for name in _COLUMNS}
-    optional = {f"{SEGMENT}{name}": (columns or {}).get(f"{SEGMENT}{name}", name) for name in segments}
-    part = read_source(source, lambda path, names: _choose_columns(path, named, optional, names))
-    return rankings_of(part, on_bad_line=on_bad_line)
+
+    given = dict(columns or {})
+    if ARM not in segments:
+        given.setdefault(ARM, "")
+
+    def choose(path: str | Path, names: Sequence[str]) -> dict[str, str]:
+        wanted = columns_with(given, segments=[name for name in segments if name in names])
+        return choose_columns(path, wanted, names, clicks=False)
+
+    return rankings_of(_read_parts(source, lambda path: partial(choose, path)), on_bad_line=on_bad_line)
 
 
-def rankings_of(part: TableFile, *, on_bad_line: OnBadLine = "error") -> Rankings:
-    """Return the lists of a table with the columns query and docs; see `read_rankings`."""
-    path, skip = part.path, on_bad_line == "skip"
-    if part.unreadable and not skip:
-        raise unreadable_lines_error(path, part.unreadable)
-    report = ReadReport(path)
-    report.unreadable_lines(path, part.unreadable)
-    if not part.table.num_rows:
-        report.fail_empty("list")
-    lists, bad_lists = read_wide(TableRows([part]), skip=skip)
-    bad_lists.report_to(report)
-    if bad_lists.bad.all():
-        report.fail_empty("list", "empty-log")
-    report.report()
-    owner = np.repeat(np.arange(len(lists.length)), lists.length)
-    vocabulary, query, pair = Vocabulary.of(lists.query[owner].ids(), lists.doc.ids())
-    shown = lists.shown()
-    pairs = as_matrix(pair.astype(np.int32), shown, UNSEEN)
-    segments = {
-        plain_name(name): Segment(tuple(column.texts.to_pylist()), column.values)
-        for name, column in lists.attributes.items()
-        if is_segment(name)
-    }
-    return Rankings(vocabulary, query[np.cumsum(lists.length) - lists.length], pairs, shown, segments=segments)
+def _read_parts(source: Any, choose: Callable[[str | Path], Choose]) -> list[TableFile]:
+    """Read files, a data frame, or a table of a DuckDB database."""
+    if not isinstance(source, str) or "::" not in source:
+        return read_tables(source, choose)
+    from clickshift.io.encode.duckdb import read_duckdb_table
+
+    return [read_duckdb_table(source, choose)]
 
 
-def _choose_columns(
-    path: Path, named: dict[str, str], optional: dict[str, str], names: Sequence[str]
-) -> dict[str, str]:
-    """Choose query, docs, and the optional columns that the table has; FileError if query or docs is missing."""
-    if missing := [name for name in named.values() if name not in names]:
-        raise FileError(
-            path,
-            f"a table of lists must have the columns {' and '.join(named.values())} (one row per list, docs a list of "
-            f"ids): {' and '.join(missing)} not found; it has {', '.join(names) or 'none'}. Rename or add them.",
-            code="missing-column",
-            columns=missing,
-            known=list(names),
-        )
-    return named | {ours: theirs for ours, theirs in optional.items() if theirs in names}
+def rankings_of(parts: Sequence[TableFile], *, on_bad_line: OnBadLine = "error") -> Rankings:
+    """Return the lists of tables in one layout; see `read_rankings`."""
+    return numbered_lists(raw_sessions(parts, on_bad_line, missing=("list", "empty-file")))

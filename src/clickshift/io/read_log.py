@@ -49,7 +49,7 @@ from clickshift.io.tables.extra_columns import (
     is_segment,
     plain_name,
 )
-from clickshift.io.tables.formats import LOG_ENDINGS, Choose, ending, read_table
+from clickshift.io.tables.formats import LOG_ENDINGS, Choose, TableFile, ending, read_table
 from clickshift.io.tables.layouts import SESSION_COLUMNS, RawSessions, TableRows, read_long, read_wide
 
 WIDE = ("query", "docs", "clicks")
@@ -148,7 +148,8 @@ def read_log(
     [[False, True]]
     """
     columns = columns_with(columns, signals, segments)
-    sessions = _to_sessions(_read_raw(log, on_bad_line, lambda path: partial(choose_columns, path, columns)))
+    parts = read_tables(log, lambda path: partial(choose_columns, path, columns))
+    sessions = _to_sessions(raw_sessions(parts, on_bad_line))
     return sessions if vocabulary is None else sessions.in_vocabulary(vocabulary)
 
 
@@ -187,18 +188,46 @@ def read_log_with_number(
             raise FileError(path, message, code="unknown-column", column=number, known=list(names))
         return chosen | {"number": number}
 
-    raw = _read_raw(log, on_bad_line, lambda path: partial(choose, path))
+    raw = raw_sessions(read_tables(log, lambda path: partial(choose, path)), on_bad_line)
     return _to_sessions(raw), raw.attributes["number"].values
 
 
-def _read_raw(log: Any, on_bad_line: OnBadLine, choose: Callable[[str | Path], Choose]) -> RawSessions:
-    """Read the sessions of files or of a data frame that keep all rules, with raw ids."""
-    if isinstance(log, str | Path | list | tuple):
-        parts = [read_table(file, choose(file)) for file in log_files(log)]
-    else:
-        from clickshift.io.frames import PLACE, read_frame
+def read_tables(log: Any, choose: Callable[[str | Path], Choose]) -> list[TableFile]:
+    """Read the chosen columns of the files of a log, or of a data frame.
 
-        parts = [read_frame(log, choose(PLACE))]
+    Parameters
+    ----------
+    log
+        A file, a folder, a pattern, a list of files, or a data frame.
+    choose
+        Function from a file to the function that selects and names its columns.
+
+    Returns
+    -------
+    list of TableFile
+        The columns of each file under our names.
+    """
+    if isinstance(log, str | Path | list | tuple):
+        return [read_table(file, choose(file)) for file in log_files(log)]
+    from clickshift.io.frames import PLACE, read_frame
+
+    return [read_frame(log, choose(PLACE))]
+
+
+def raw_sessions(
+    parts: Sequence[TableFile], on_bad_line: OnBadLine, *, missing: tuple[str, str] = ("session to read", "empty-log")
+) -> RawSessions:
+    """Return the sessions, or lists without clicks, of tables that keep all rules, with raw ids.
+
+    Parameters
+    ----------
+    parts
+        The tables, of one layout.
+    on_bad_line
+        "error" raises at the first session that breaks a rule; "skip" drops such sessions and reports their number.
+    missing
+        What tables without rows lack, and the code of the error.
+    """
     first, skip = parts[0], on_bad_line == "skip"
     report = ReadReport(f"{first.path}" if len(parts) == 1 else f"{first.path} and {len(parts) - 1} more", on_bad_line)
     wide = "docs" in first.table.column_names
@@ -212,18 +241,24 @@ def _read_raw(log: Any, on_bad_line: OnBadLine, choose: Callable[[str | Path], C
         if part.unreadable:
             report.unreadable_lines(part.path, part.unreadable)
     if not any(part.table.num_rows for part in parts):
-        report.fail_empty("session to read", "empty-log")
-    raw_sessions, bad_sessions = (read_wide if wide else read_long)(TableRows(parts), skip=skip)
+        report.fail_empty(*missing)
+    sessions, bad_sessions = (read_wide if wide else read_long)(TableRows(parts), skip=skip)
     if skip:
         bad_sessions.report_to(report)
         if bad_sessions.bad.all():
-            report.fail_empty("session to read", "empty-log")
+            report.fail_empty(missing[0], "empty-log")
         report.report()
-    return raw_sessions
+    return sessions
 
 
-def _to_sessions(raw: RawSessions) -> Sessions:
-    """Number the ids, and arrange the concatenated lists as rows of a matrix."""
+def numbered_lists(raw: RawSessions) -> Rankings:
+    """Number the ids, and arrange the concatenated lists as rows of a matrix, with the results' propensities.
+
+    Parameters
+    ----------
+    raw
+        Sessions that keep all rules, with raw ids.
+    """
     query_ids, query = encode_ids(raw.query.ids(), "query")
     doc_ids, doc = encode_ids(raw.doc.ids(), "document")
     key, pair = distinct_sorted(np.repeat(query * len(doc_ids), raw.length) + doc)
@@ -234,27 +269,37 @@ def _to_sessions(raw: RawSessions) -> Sessions:
     log_prob = values.get("log_propensity")
     if "propensity" in values:
         log_prob = np.log(values["propensity"])
-    user = None
-    if "user" in raw.attributes:
-        user_ids, index = encode_ids(raw.attributes["user"].ids(), "user")
-        user = user_ids[index]
+    propensity = raw.results.get(PROPENSITY_AT_RANK)
     labelled = {plain_name(name): column for name, column in raw.attributes.items() if is_segment(name)}
     segments = {name: Segment(tuple(column.texts.to_pylist()), column.values) for name, column in labelled.items()}
-    matrices = {name: as_matrix(results, shown, 0.0) for name, results in raw.results.items()}
-    rankings = Rankings.checked(
+    return Rankings.checked(
         vocabulary,
         query.astype(np.int32),
         as_matrix(pair.astype(np.int32), shown, UNSEEN),
         shown,
         None if log_prob is None else log_prob.astype(np.float64),
-        matrices.pop(PROPENSITY_AT_RANK, None),
+        None if propensity is None else as_matrix(propensity, shown, 0.0),
         segments,
     )
-    count = values["count"].astype(np.int64) if "count" in values else np.ones(len(query), np.int64)
+
+
+def _to_sessions(raw: RawSessions) -> Sessions:
+    """Return sessions with numbered ids, as rows of matrices."""
+    rankings = numbered_lists(raw)
+    values = {name: column.values for name, column in raw.attributes.items()}
+    user = None
+    if "user" in raw.attributes:
+        user_ids, index = encode_ids(raw.attributes["user"].ids(), "user")
+        user = user_ids[index]
+    count = values["count"].astype(np.int64) if "count" in values else np.ones(len(rankings), np.int64)
     check_total(float(count.sum(dtype=np.float64)))
-    clicks = as_matrix(raw.click, shown, False)
+    clicks = as_matrix(raw.click, rankings.shown, False)
     time = values.get("time", values.get("day"))
-    signals = {plain_name(name): as_signal(matrix, shown) for name, matrix in matrices.items()}
+    signals = {
+        plain_name(name): as_signal(as_matrix(results, rankings.shown, 0.0), rankings.shown)
+        for name, results in raw.results.items()
+        if name != PROPENSITY_AT_RANK
+    }
     return Sessions.checked(rankings, clicks, count, time, user, signals)
 
 
@@ -324,7 +369,9 @@ def log_files(path: str | Path | Sequence[Any]) -> list[Path]:
     return [root]
 
 
-def choose_columns(path: str | Path, columns: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+def choose_columns(
+    path: str | Path, columns: Mapping[str, str], names: Sequence[str], *, clicks: bool = True
+) -> dict[str, str]:
     """Choose the columns of a table: those of the layout that it has, and the optional ones.
 
     A column is found by the name that `columns` gives, else by our name, else by one of `COMMON_NAMES` in upper or
@@ -338,6 +385,8 @@ def choose_columns(path: str | Path, columns: Mapping[str, str], names: Sequence
         The table's names of our columns, where they differ.
     names
         Names of the table's columns.
+    clicks
+        Whether the lists have clicks. Without them, columns beyond lists and segments are not chosen.
 
     Returns
     -------
@@ -374,8 +423,7 @@ def choose_columns(path: str | Path, columns: Mapping[str, str], names: Sequence
     known += chosen_extras(columns)
     for name, theirs in columns.items():
         if theirs and theirs not in names:
-            is_segment = name.startswith("segment:")
-            hint = f' (columns={{"{name}": ""}} leaves the column out)' if is_segment else ""
+            hint = f' (columns={{"{name}": ""}} leaves the column out)' if name.startswith(SEGMENT) else ""
             raise FileError(
                 path,
                 f"there is no column {theirs}, which columns gives for {name}: the table has {listed}{hint}.",
@@ -397,25 +445,27 @@ def choose_columns(path: str | Path, columns: Mapping[str, str], names: Sequence
     for name, other in _SAME_MEANING.items():
         if found[other] == [columns.get(other, other)] and found[name] != [columns.get(name, name)]:
             found[name] = []
-    exact = all(found[name] == [columns.get(name, name)] for name in WIDE)
-    layouts = (WIDE, LONG) if exact else (LONG, WIDE)  # on a tie, five common names say more than three
+    wide, long = (WIDE, LONG) if clicks else (WIDE[:-1], LONG[:-1])
+    exact = all(found[name] == [columns.get(name, name)] for name in wide)
+    layouts = (wide, long) if exact else (long, wide)  # on a tie, five common names say more than three
     layout = min(layouts, key=lambda layout: sum(not found[name] for name in layout))
     if missing := [name for name in layout if not found[name]]:
-        if sum(not found[name] for name in WIDE) == sum(not found[name] for name in LONG):
-            missing = [name for name in WIDE if not found[name]]
+        if sum(not found[name] for name in wide) == sum(not found[name] for name in long):
+            missing = [name for name in wide if not found[name]]
         example = ", ".join(f'"{name}": "..."' for name in missing)
         recognised = [f"{theirs[0]} as {name}" for name, theirs in found.items() if theirs and theirs[0] != name]
         also = f" (recognised: {', '.join(recognised)})" if recognised else ""
         raise FileError(
             path,
-            f"a log must have the columns {', '.join(WIDE)} (one row per list) or {', '.join(LONG)} "
+            f"a {'log' if clicks else 'table of lists'} must have the columns {', '.join(wide)} (one row per list) or "
+            f"{', '.join(long)} "
             f"(one row per result): {', '.join(missing)} not found; the table has {listed}{also}. "
             f"If it has other names for them, pass columns={{{example}}}.",
             code="missing-column",
             columns=missing,
             known=list(names),
         )
-    optional = [name for name in known if name not in {*WIDE, *LONG}]
+    optional = [name for name in known if name not in {*WIDE, *LONG} and (clicks or is_segment(name))]
     chosen = {name: found[name] for name in (*layout, *optional) if found[name]}
     if "time" in chosen:
         chosen.pop("day", None)

@@ -59,7 +59,7 @@ def read_target(source: str | Path | Any) -> WeightedLists | PairValues:
     part = read_source(source, _choose_columns)
     if "score" in part.table.column_names:
         return _finite(part.path, pair_values_of(part, "score"))
-    lists = rankings_of(part)
+    lists = rankings_of([part])
     weight = _weights(part.path, part.table) if "weight" in part.table.column_names else None
     try:
         return WeightedLists(lists) if weight is None else WeightedLists(lists, weight)

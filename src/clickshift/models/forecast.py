@@ -14,7 +14,8 @@ from typing_extensions import override
 
 from clickshift.core.parallel import for_ranges
 from clickshift.core.progress import Progress, silent
-from clickshift.data.sessions import Rankings, Sessions
+from clickshift.counts.open_log import LogLike, open_rankings
+from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written
@@ -22,7 +23,6 @@ from clickshift.display.figures import curve_figure
 from clickshift.display.result import Result
 from clickshift.display.tables import Rows
 from clickshift.errors import DataError
-from clickshift.io.rankings import read_rankings
 from clickshift.io.read_report import OnBadLine
 from clickshift.io.table_writer import ENDINGS, table_ending, write_table
 from clickshift.models import model_title
@@ -277,7 +277,7 @@ class Forecast(Result):
 
 def predict(
     model: ModelLike,
-    rankings: Any,
+    rankings: LogLike | Rankings,
     *,
     exact: bool = False,
     columns: Mapping[str, str] | None = None,
@@ -297,14 +297,15 @@ def predict(
     model
         Folder of a saved model, or a click model.
     rankings
-        Lists of documents: a table (.parquet, .csv or .jsonl) or a data frame with the columns query and docs,
-        `Rankings` in their own vocabulary, or `Sessions`, whose clicks are not used. For a model by segment, the table
-        has a column of its name; lists without a known label get the curve of all sessions together.
+        Lists of documents: `Rankings` in their own vocabulary, anything that :func:`open_log` opens (files, a folder, a
+        glob, a table of DuckDB, a data frame, `Sessions`, an encoded log), whose clicks are not used, or such a table
+        without clicks: with the columns query and docs, or session, query, rank and doc. For a model by segment, the
+        table has a column of its name; lists without a known label get the curve of all sessions together.
     exact
         Whether marginal probabilities of models that sum over click histories (NCM) are exact. By default, they may
         have an error of 0.001, which is much faster.
     columns
-        The table's names of query and docs, where they differ.
+        The table's names of our columns, e.g. ``{"docs": "results"}``. Common names are recognised.
     on_bad_line
         "error", or "skip" to leave out bad lists.
     progress
@@ -332,11 +333,8 @@ def predict(
     array([0.75])
     """
     model = open_model(model)
-    if isinstance(rankings, Sessions):
-        rankings = rankings.rankings
-    elif not isinstance(rankings, Rankings):
-        segments = [model.segment] if isinstance(model, Segmented) else []
-        rankings = read_rankings(rankings, columns=columns, segments=segments, on_bad_line=on_bad_line)
+    segments = [model.segment] if isinstance(model, Segmented) else []
+    rankings = open_rankings(rankings, columns=columns, segments=segments, on_bad_line=on_bad_line)
     if isinstance(model, Segmented):
         model.warn_of_unknown_labels([rankings])
     if (rankings.query == UNSEEN).any() or ((rankings.pair == UNSEEN) & rankings.shown).any():

@@ -7,7 +7,7 @@ aggregate; a window function takes ten times as long.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -107,6 +107,41 @@ def database_batches(
     FileError
         "unknown-table" if the database has no such table, "unreadable-log" if DuckDB fails.
     """
+    with _relation(database, table, limits) as relation:
+        yield from _relation_batches(relation, database, choose, skip)
+
+
+def read_duckdb_table(text: str, choose: Callable[[Path], Choose]) -> TableFile:
+    """Read the chosen columns of a table or view of a DuckDB database into memory.
+
+    Parameters
+    ----------
+    text
+        The table, as "FILE.duckdb::TABLE".
+    choose
+        Function from a file to the function that selects and names its columns.
+
+    Returns
+    -------
+    TableFile
+        The columns under our names.
+
+    Raises
+    ------
+    SpecError
+        "bad-table-name" for a text of another form.
+    FileError
+        "file-not-found", "unknown-table" if the database has no such table, "unreadable-log" if DuckDB fails.
+    """
+    database, table = parse_duckdb_table(text)
+    with _relation(database, table, DuckdbLimits()) as relation:
+        chosen = choose(database)(relation.columns)
+        return TableFile(database, _renamed(relation, chosen).to_arrow_table().replace_schema_metadata(dict(chosen)))
+
+
+@contextmanager
+def _relation(database: Path, table: str, limits: DuckdbLimits) -> Iterator[Any]:
+    """Open a table or view of a database; FileError if there is none of this name."""
     import duckdb
 
     with _connection(limits, database) as connection:
@@ -121,7 +156,12 @@ def database_batches(
                 value=table,
                 known=tables,
             ) from None
-        yield from _relation_batches(relation, database, choose, skip)
+        yield relation
+
+
+def _renamed(relation: Any, chosen: Mapping[str, str]) -> Any:
+    """Select the chosen columns of a relation under our names."""
+    return relation.project(", ".join(f"{sql_name(theirs)} AS {sql_name(ours)}" for ours, theirs in chosen.items()))
 
 
 def long_batches(
@@ -245,8 +285,7 @@ def _relation_batches(relation: Any, path: Path, choose: Callable[[Path], Choose
     """Yield functions that process batches; the batches are fetched one by one, in this thread."""
     chosen = choose(path)(relation.columns)
     long = "docs" not in chosen
-    renamed = (f"{sql_name(theirs)} AS {sql_name(ours)}" for ours, theirs in chosen.items())
-    selected = relation.project(", ".join(renamed))
+    selected = _renamed(relation, chosen)
     if long:
         of_results = [name for name in chosen if is_of_results(name)]
         of_sessions = [name for name in chosen if name not in {*_RESULT_COLUMNS, *of_results}]

@@ -196,8 +196,7 @@ def read_wide(rows: TableRows, *, skip: bool) -> tuple[RawSessions, BadSessions]
     if "clicks" in rows.names:
         clicks = rows.read(list_column, "clicks")
     else:
-        no_clicks = np.zeros(len(docs.items), bool)
-        clicks = ListColumn(docs.length, docs.bad, Column(no_clicks, no_clicks))
+        clicks = ListColumn(docs.length, docs.bad, _no_clicks(len(docs.items)))
     check_session_columns(rows, bad_sessions, {"query": query} | attributes)
     for column, lists in (("docs", docs), ("clicks", clicks)) if "clicks" in rows.names else (("docs", docs),):
         rule = 'must be a list with one item or more (as text: [1, 2], ["a", "b"], or items separated by spaces)'
@@ -235,6 +234,12 @@ def read_wide(rows: TableRows, *, skip: bool) -> tuple[RawSessions, BadSessions]
     return _valid_sessions(bad_sessions, raw if hole is None else _without_holes(raw, hole)), bad_sessions
 
 
+def _no_clicks(n_results: int) -> Column:
+    """Return the clicks of results of which none was clicked."""
+    none = np.zeros(n_results, bool)
+    return Column(none, none)
+
+
 def ranks_of_lists(rows: TableRows) -> ListColumn:
     """Return the ranks of the results, from 1, of lists that were joined from rows; see `io/encode/duckdb.py`."""
     return rows.read(list_column, "rank")
@@ -267,8 +272,8 @@ def _without_holes(raw: RawSessions, hole: Bool[np.ndarray, " item"]) -> RawSess
 def read_long(rows: TableRows, *, skip: bool) -> tuple[RawSessions, BadSessions]:
     """Read the long layout: one row per result, with the columns session, query, rank (from 1), doc and click.
 
-    Rows may come in any order, and a rank may be missing: it is a hole. Sessions are returned in order of first
-    appearance.
+    Without a column of clicks, none is clicked. Rows may come in any order, and a rank may be missing: it is a hole.
+    Sessions are returned in order of first appearance.
 
     Parameters
     ----------
@@ -304,7 +309,8 @@ def read_long(rows: TableRows, *, skip: bool) -> tuple[RawSessions, BadSessions]
 
     bad_sessions = BadSessions(len(first), owner=owner, locate=locate, skip=skip)
     query, attributes, doc = rows.read(id_column, "query"), rows.attributes(), rows.read(id_column, "doc")
-    click, rank = rows.read(number_column, "click"), rows.read(number_column, "rank")
+    click = rows.read(number_column, "click") if "click" in rows.names else _no_clicks(rows.n_rows)
+    rank = rows.read(number_column, "rank")
     check_session_columns(rows, bad_sessions, {"session": session, "query": query, "doc": doc} | attributes)
     bad_sessions.mark(_not_zero_or_one(click), partial(rows.violation, "click", "not-zero-or-one", "must be 0 or 1"))
     bad_sessions.mark(
