@@ -12,7 +12,20 @@ from pathlib import Path
 from typing import Any
 
 
-class ClickshiftError(ValueError):
+class _Coded(Exception):
+    """An error or warning with a code and facts."""
+
+    def __init__(self, message: str, *, code: str = "", **facts: Any) -> None:
+        super().__init__(message)
+        self.code = code
+        self.facts = facts
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Rebuild it with its code and facts, e.g. when it arrives from another process."""
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+class ClickshiftError(_Coded, ValueError):
     """An input that cannot be used; the message says what to change.
 
     Parameters
@@ -24,15 +37,6 @@ class ClickshiftError(ValueError):
     **facts
         Values that the message mentions, by name.
     """
-
-    def __init__(self, message: str, *, code: str = "", **facts: Any) -> None:
-        super().__init__(message)
-        self.code = code
-        self.facts = facts
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """Rebuild the error with its code and facts, e.g. when it arrives from another process."""
-        return _rebuilt, (type(self), self.args, self.__dict__)
 
 
 class DataError(ClickshiftError):
@@ -84,7 +88,7 @@ class RunError(ClickshiftError):
     """A run of many tasks that could not continue, or whose tasks failed in part; finished tasks are kept."""
 
 
-class ClickshiftWarning(UserWarning):
+class ClickshiftWarning(_Coded, UserWarning):
     """Input that was skipped, guessed or is doubtful; the message says what and how much.
 
     Parameters
@@ -96,15 +100,6 @@ class ClickshiftWarning(UserWarning):
     **facts
         Values that the message mentions, by name.
     """
-
-    def __init__(self, message: str, *, code: str = "", **facts: Any) -> None:
-        super().__init__(message)
-        self.code = code
-        self.facts = facts
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """Rebuild the warning with its code and facts, e.g. when it arrives from another process."""
-        return _rebuilt, (type(self), self.args, self.__dict__)
 
 
 def _rebuilt(kind: type[Exception], arguments: tuple[Any, ...], state: dict[str, Any]) -> Exception:

@@ -5,8 +5,39 @@ from __future__ import annotations
 from typing import Any
 
 from clickshift.core.parallel import n_threads
+from clickshift.errors import SpecError
 
-__all__ = ["lightgbm_settings"]
+__all__ = ["check_trees", "lightgbm_settings"]
+
+
+def check_trees(owner: str, *, trees: int, leaves: int, rate: float) -> None:
+    """Check the options that all boosted trees have.
+
+    Parameters
+    ----------
+    owner
+        Name of the class whose options they are, for the message.
+    trees
+        Number of trees.
+    leaves
+        Number of leaves per tree.
+    rate
+        Learning rate.
+
+    Raises
+    ------
+    SpecError
+        "bad-option" if one is out of range.
+    """
+    if trees < 1 or leaves < 2 or not rate > 0:
+        raise SpecError(
+            f"{owner} needs trees of 1 or more, leaves of 2 or more, and rate above 0: "
+            f"got trees={trees}, leaves={leaves}, rate={rate}.",
+            code="bad-option",
+            trees=trees,
+            leaves=leaves,
+            rate=rate,
+        )
 
 
 def lightgbm_settings(

@@ -31,7 +31,7 @@ from typing import final
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from clickshift.core.boosting import lightgbm_settings
+from clickshift.core.boosting import check_trees, lightgbm_settings
 from clickshift.core.newton import halved_steps, maximise
 from clickshift.core.parallel import for_each
 from clickshift.core.rng import generator, stream_key
@@ -70,15 +70,7 @@ class BoostedTrees:
     rate: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.trees < 1 or self.leaves < 2 or not self.rate > 0:
-            raise SpecError(
-                "BoostedTrees needs trees >= 1, leaves >= 2 and rate > 0: "
-                f"got trees={self.trees}, leaves={self.leaves}, rate={self.rate}.",
-                code="bad-option",
-                trees=self.trees,
-                leaves=self.leaves,
-                rate=self.rate,
-            )
+        check_trees("BoostedTrees", trees=self.trees, leaves=self.leaves, rate=self.rate)
 
     def prob(
         self,

@@ -15,7 +15,7 @@ ENDINGS = (".parquet", ".csv", ".jsonl")
 """Endings of the files that `write_table` can write."""
 
 
-def table_ending(path: str | Path, endings: tuple[str, ...] = ENDINGS) -> str:
+def table_ending(path: str | Path, endings: tuple[str, ...] = ENDINGS, *, what: str = "table") -> str:
     """Check that `write_table` can write to a path; call it before the work whose result is to be written.
 
     Parameters
@@ -24,6 +24,8 @@ def table_ending(path: str | Path, endings: tuple[str, ...] = ENDINGS) -> str:
         The file to be written.
     endings
         The endings that are allowed.
+    what
+        What is written, for messages.
 
     Returns
     -------
@@ -41,16 +43,18 @@ def table_ending(path: str | Path, endings: tuple[str, ...] = ENDINGS) -> str:
     '.csv'
     """
     path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix not in endings:
+    suffix = next((ending for ending in endings if path.name.lower().endswith(ending)), None)
+    if suffix is None:
         raise FileError(
             path,
-            f"the ending of a table must be one of {', '.join(endings)}. Choose one of them.",
+            f"the ending of a {what} must be one of {', '.join(endings)}. Choose one of them.",
             code="unknown-format",
             known=list(endings),
         )
     if path.is_dir():
-        raise FileError(path, "is a folder; a table must be written to a file. Pass a file in it.", code="is-a-folder")
+        raise FileError(
+            path, f"is a folder; a {what} must be written to a file. Pass a file in it.", code="is-a-folder"
+        )
     return suffix
 
 

@@ -15,7 +15,7 @@ from clickshift.data.encoded_log import Log
 from clickshift.errors import SpecError
 from clickshift.learners._position_kernels import usual_rank
 from clickshift.learners._priors import fit_beta_binomial
-from clickshift.learners.base import Requirement
+from clickshift.learners.base import Learner, Requirement
 from clickshift.models.base import ClickModel, Evidence, pair_table
 from clickshift.models.ctr import DCTR, DRCTR, GCTR, RCTR
 from clickshift.models.popularity import RankTopObs, TopPop, TopPopObs
@@ -108,8 +108,7 @@ class Counting:
         ClickModel
             The fitted model.
         """
-        cells = data.rolled_up("rank") if isinstance(data, Cells) else Cells.of(data)
-        return _FITTERS[self.model](self, cells)
+        return _FITTERS[self.model](self, cells_by_rank(data))
 
     def rates(self, impressions: _Counts, clicks: _Counts, mean: float) -> tuple[np.ndarray, np.ndarray, float]:
         """Return smoothed rates, the standard errors of their logits, and the rate of what was never observed."""
@@ -119,13 +118,36 @@ class Counting:
         rate = np.minimum((clicks + a) / (impressions + a + b), MAX_PROBABILITY)
         return rate, 1 / np.sqrt((impressions + a + b) * rate * (1 - rate)), a / (a + b)
 
-    def evidence(self, cells: Cells, **errors: np.ndarray) -> Evidence:
-        """Return the evidence of a model fitted on these cells, with the standard errors of its parameters."""
-        impressions, clicks = (pair_table(counts, unseen=0.0) for counts in cells.by_pair())
-        counts = np.stack([clicks, impressions])
-        ranks = pair_table(cells.mean_rank(), unseen=float("nan"))
-        effective = dict.fromkeys(errors, counts) if "relevance" in errors else {}  # of dCTR: errors by pair
-        return Evidence(label(self), impressions, clicks, errors, mean_rank=ranks, effective_counts=effective)
+
+def cells_by_rank(data: Log | Cells) -> Cells:
+    """Return the counts of a log by pair and rank.
+
+    Parameters
+    ----------
+    data
+        A log, or its cells, of which finer ones are summed.
+    """
+    return data.rolled_up("rank") if isinstance(data, Cells) else Cells.of(data)
+
+
+def evidence_of_rates(learner: Learner, cells: Cells, **errors: np.ndarray) -> Evidence:
+    """Return the evidence of a model that was fitted by counting, with the standard errors of its parameters.
+
+    Parameters
+    ----------
+    learner
+        The learner.
+    cells
+        The counts that it was fitted on.
+    **errors
+        Standard errors of the logits of parameters. With those of the relevance, all are by pair, and the counts of the
+        pairs are their successes and trials.
+    """
+    impressions, clicks = (pair_table(counts, unseen=0.0) for counts in cells.by_pair())
+    counts = np.stack([clicks, impressions])
+    ranks = pair_table(cells.mean_rank(), unseen=float("nan"))
+    effective = dict.fromkeys(errors, counts) if "relevance" in errors else {}
+    return Evidence(label(learner), impressions, clicks, errors, mean_rank=ranks, effective_counts=effective)
 
 
 def _global_rate(cells: Cells) -> float:
@@ -143,13 +165,13 @@ def _rank_rates(cells: Cells) -> np.ndarray:
 
 def _gctr(learner: Counting, cells: Cells) -> ClickModel:
     """Fit the global click-through rate."""
-    return GCTR(cells.vocabulary, _global_rate(cells), evidence=learner.evidence(cells))
+    return GCTR(cells.vocabulary, _global_rate(cells), evidence=evidence_of_rates(learner, cells))
 
 
 def _rctr(learner: Counting, cells: Cells) -> ClickModel:
     """Fit click-through rates by rank."""
     rate, error, _ = learner.rates(*cells.by_rank(), _global_rate(cells))
-    return RCTR(cells.vocabulary, rate, evidence=learner.evidence(cells, ctr=error))
+    return RCTR(cells.vocabulary, rate, evidence=evidence_of_rates(learner, cells, ctr=error))
 
 
 def _dctr(learner: Counting, cells: Cells) -> ClickModel:
@@ -162,7 +184,7 @@ def _dctr(learner: Counting, cells: Cells) -> ClickModel:
             at_rank = rank_of_pair == rank
             rate[at_rank], error[at_rank], _ = learner.rates(impressions[at_rank], clicks[at_rank], global_rate)
     errors = pair_table(error, unseen=float("inf"))
-    evidence = learner.evidence(cells, ctr=errors, relevance=errors)
+    evidence = evidence_of_rates(learner, cells, ctr=errors, relevance=errors)
     return DCTR(cells.vocabulary, pair_table(rate, unseen=unseen), evidence=evidence)
 
 
@@ -181,26 +203,28 @@ def _drctr(learner: Counting, cells: Cells) -> ClickModel:
             np.append(clicks / np.maximum(impressions, 1), 0.0) if learner.smoothing == "fixed" else ctr[:, rank]
         )
         score += relevance_rate / rank_rate[rank]
-    return DRCTR(cells.vocabulary, ctr, score, evidence=learner.evidence(cells))
+    return DRCTR(cells.vocabulary, ctr, score, evidence=evidence_of_rates(learner, cells))
 
 
 def _top_pop(learner: Counting, cells: Cells) -> ClickModel:
     """Score pairs by clicks."""
     _, clicks = cells.by_pair()
-    return TopPop(cells.vocabulary, pair_table(clicks, unseen=0.0), evidence=learner.evidence(cells))
+    return TopPop(cells.vocabulary, pair_table(clicks, unseen=0.0), evidence=evidence_of_rates(learner, cells))
 
 
 def _top_pop_obs(learner: Counting, cells: Cells) -> ClickModel:
     """Score pairs by clicks x impressions."""
     impressions, clicks = cells.by_pair()
-    return TopPopObs(cells.vocabulary, pair_table(clicks * impressions, unseen=0.0), evidence=learner.evidence(cells))
+    return TopPopObs(
+        cells.vocabulary, pair_table(clicks * impressions, unseen=0.0), evidence=evidence_of_rates(learner, cells)
+    )
 
 
 def _rank_top_obs(learner: Counting, cells: Cells) -> ClickModel:
     """Score pairs by their impressions, weighted by the click-through rate of the rank."""
     impressions, clicks = cells.by_rank()
     score = cells.weighted_impressions(clicks / np.maximum(impressions, 1))
-    return RankTopObs(cells.vocabulary, pair_table(score, unseen=0.0), evidence=learner.evidence(cells))
+    return RankTopObs(cells.vocabulary, pair_table(score, unseen=0.0), evidence=evidence_of_rates(learner, cells))
 
 
 _FITTERS: dict[str, Callable[[Counting, Cells], ClickModel]] = {

@@ -9,12 +9,12 @@ import numpy as np
 from jaxtyping import Float
 
 from clickshift.core.newton import MAX_PROBABILITY
-from clickshift.core.spec import label
 from clickshift.counts.cells import By, Cells
 from clickshift.data.encoded_log import Log
 from clickshift.errors import SpecError
 from clickshift.learners.base import Requirement
-from clickshift.models.base import Evidence, pair_table
+from clickshift.learners.counting import cells_by_rank, evidence_of_rates
+from clickshift.models.base import pair_table
 from clickshift.models.coec import COEC
 
 __all__ = ["ExpectedClicks"]
@@ -111,7 +111,7 @@ class ExpectedClicks:
         COEC
             The fitted model.
         """
-        cells = data.rolled_up("rank") if isinstance(data, Cells) else Cells.of(data)
+        cells = cells_by_rank(data)
         impressions, clicks = cells.by_pair()
         shown, clicked = cells.by_rank()
         rate: np.ndarray = clicked / np.maximum(shown, 1.0)
@@ -125,16 +125,7 @@ class ExpectedClicks:
         smoothed = np.clip((clicks + a) / np.maximum(trials, 1e-12), 1e-12, MAX_PROBABILITY)
         with np.errstate(divide="ignore"):
             error = 1 / np.sqrt(trials * smoothed * (1 - smoothed))
-        errors = pair_table(error, unseen=np.inf)
-        counts = np.stack([pair_table(clicks, unseen=0.0), pair_table(impressions, unseen=0.0)])
-        evidence = Evidence(
-            label(self),
-            counts[1],
-            counts[0],
-            {"relevance": errors},
-            mean_rank=pair_table(cells.mean_rank(), unseen=float("nan")),
-            effective_counts={"relevance": counts},
-        )
+        evidence = evidence_of_rates(self, cells, relevance=pair_table(error, unseen=np.inf))
         if a > 0:  # a rank without clicks can be clicked, and so can an unknown pair
             rate = np.where(clicked > 0, rate, clicked.sum() / max(shown.sum(), 1.0) / (shown + 1))
         return COEC(

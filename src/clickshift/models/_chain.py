@@ -12,7 +12,7 @@ certainty.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, final, no_type_check
+from typing import Any, ClassVar, final, no_type_check
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -22,6 +22,25 @@ from typing_extensions import override
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.models._formulas import Chain
 from clickshift.models.base import ClickModel
+
+
+def cascade(attractiveness: Any, *, after_click: Any, after_skip: Any) -> Chain:
+    """Return the chain of a user who sees nothing after leaving, and to whom a click above is no reason not to click.
+
+    Parameters
+    ----------
+    attractiveness
+        P(click | examined) of each result.
+    after_click, after_skip
+        P(the user goes on) after a click and after a skip.
+    """
+    return Chain(
+        click=attractiveness,
+        click_after_click=attractiveness,
+        follow_click=after_click,
+        follow_skip=after_skip,
+        follow_unseen=np.float64(0),
+    )
 
 
 class ChainModel(ClickModel):

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import Vocabulary
-from clickshift.models._chain import ChainModel
+from clickshift.models._chain import ChainModel, cascade
 from clickshift.models._formulas import Chain
 from clickshift.models.base import PairTable, at_rank, at_results
 
@@ -49,12 +49,10 @@ class CM(ChainModel):
     @override
     def _chain(self, rankings: Rankings) -> Chain:
         attractiveness = at_results(self.attractiveness, rankings)
-        return Chain(
-            click=attractiveness,
-            click_after_click=attractiveness,
-            follow_click=np.float64(0),
-            follow_skip=np.float64(1),
-            follow_unseen=np.float64(0),
+        return cascade(
+            attractiveness,
+            after_click=np.float64(0),
+            after_skip=np.float64(1),
         )
 
     @override
@@ -92,12 +90,10 @@ class DCM(ChainModel):
     @override
     def _chain(self, rankings: Rankings) -> Chain:
         attractiveness = at_results(self.attractiveness, rankings)
-        return Chain(
-            click=attractiveness,
-            click_after_click=attractiveness,
-            follow_click=at_rank(self.continuation, rankings.n_ranks),
-            follow_skip=np.float64(1),
-            follow_unseen=np.float64(0),
+        return cascade(
+            attractiveness,
+            after_click=at_rank(self.continuation, rankings.n_ranks),
+            after_skip=np.float64(1),
         )
 
     @override
@@ -141,12 +137,10 @@ class CCM(ChainModel):
     def _chain(self, rankings: Rankings) -> Chain:
         attractiveness = at_results(self.attractiveness, rankings)
         skip, irrelevant, relevant = self.continuation
-        return Chain(
-            click=attractiveness,
-            click_after_click=attractiveness,
-            follow_click=irrelevant * (1 - attractiveness) + relevant * attractiveness,
-            follow_skip=skip,
-            follow_unseen=np.float64(0),
+        return cascade(
+            attractiveness,
+            after_click=irrelevant * (1 - attractiveness) + relevant * attractiveness,
+            after_skip=skip,
         )
 
     @override

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import Vocabulary
-from clickshift.models._chain import ChainModel
+from clickshift.models._chain import ChainModel, cascade
 from clickshift.models._differentiable import Arrays, HistoryBased
 from clickshift.models._formulas import Array, Chain, Prob, both, chain_click_given_history, sigmoid
 from clickshift.models.base import ClickModel, Evidence, PairTable, at_results
@@ -59,12 +59,10 @@ class DBN(ChainModel, HistoryBased):
     @override
     def _chain(self, rankings: Rankings) -> Chain:
         attractiveness = at_results(self.attractiveness, rankings)
-        return Chain(
-            click=attractiveness,
-            click_after_click=attractiveness,
-            follow_click=self.continuation * (1 - self.satisfaction[rankings.pair]),
-            follow_skip=np.float64(self.continuation),
-            follow_unseen=np.float64(0),
+        return cascade(
+            attractiveness,
+            after_click=self.continuation * (1 - self.satisfaction[rankings.pair]),
+            after_skip=np.float64(self.continuation),
         )
 
     @override
@@ -141,12 +139,10 @@ class SDBN(ChainModel):
     @override
     def _chain(self, rankings: Rankings) -> Chain:
         attractiveness = at_results(self.attractiveness, rankings)
-        return Chain(
-            click=attractiveness,
-            click_after_click=attractiveness,
-            follow_click=1 - self.satisfaction[rankings.pair],
-            follow_skip=np.float64(1),
-            follow_unseen=np.float64(0),
+        return cascade(
+            attractiveness,
+            after_click=1 - self.satisfaction[rankings.pair],
+            after_skip=np.float64(1),
         )
 
     @override

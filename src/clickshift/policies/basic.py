@@ -18,7 +18,7 @@ from clickshift.data.corpus import Corpus
 from clickshift.data.vocabulary import UNSEEN, Ids, Vocabulary
 from clickshift.errors import CapabilityError, DataError, SpecError
 from clickshift.policies.base import Number, ScoredPolicy
-from clickshift.policies.plackett_luce import PlackettLuceRankings
+from clickshift.policies.plackett_luce import PlackettLuceRankings, check_one_per_pair
 
 Scale = Literal["gain", "label"]
 """Scale of the true relevance: "gain" is (2^label - 1) / (2^max_label - 1), from 0 to 1; "label" is the grade."""
@@ -258,13 +258,7 @@ class Scores(Scored):
     score: Float[np.ndarray, " pair"]
 
     def __post_init__(self) -> None:
-        if self.score.shape != (self.vocabulary.n_pairs,):
-            raise DataError(
-                f"there must be one score per pair, {self.vocabulary.n_pairs}: got shape {self.score.shape}.",
-                code="wrong-shape",
-                expected=self.vocabulary.n_pairs,
-                shape=self.score.shape,
-            )
+        check_one_per_pair(self.vocabulary, self.score)
 
     @override
     def scores(self, corpus: Corpus) -> Float[np.ndarray, " candidate"]:

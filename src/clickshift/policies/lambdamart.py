@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from typing_extensions import override
 
-from clickshift.core.boosting import lightgbm_settings
+from clickshift.core.boosting import check_trees, lightgbm_settings
 from clickshift.core.rng import generator
 from clickshift.data.corpus import Corpus
 from clickshift.data.vocabulary import UNSEEN
@@ -79,15 +79,7 @@ class LambdaMART(Scored):
     train: Corpus | None = None
 
     def __post_init__(self) -> None:
-        if self.trees < 1 or self.leaves < 2 or not self.rate > 0:
-            raise SpecError(
-                "LambdaMART needs trees >= 1, leaves >= 2 and rate > 0: "
-                f"got trees={self.trees}, leaves={self.leaves}, rate={self.rate}.",
-                code="bad-option",
-                trees=self.trees,
-                leaves=self.leaves,
-                rate=self.rate,
-            )
+        check_trees("LambdaMART", trees=self.trees, leaves=self.leaves, rate=self.rate)
         if self.folds < 2:
             raise SpecError(
                 f"cross-fitting needs at least 2 folds: got {self.folds}. Pass `train` to fit on another corpus.",

@@ -138,13 +138,7 @@ class PlackettLuceRankings(RankingDistribution):
     temperature: Number = 1.0
 
     def __post_init__(self) -> None:
-        if self.score.shape != (self.vocabulary.n_pairs,):
-            raise DataError(
-                f"there must be one score per pair, {self.vocabulary.n_pairs}: got shape {self.score.shape}.",
-                code="wrong-shape",
-                expected=self.vocabulary.n_pairs,
-                shape=self.score.shape,
-            )
+        check_one_per_pair(self.vocabulary, self.score)
         bad = ~np.isfinite(self.score)
         if bad.any():
             query = self.vocabulary.query_ids[self.vocabulary.pair_query[bad][0]]
@@ -215,3 +209,20 @@ class PlackettLuceRankings(RankingDistribution):
         place_of[pair] = places
         tier_end = np.append(start[1:], len(pair))[tier]
         return TieredOrder(offset, pair.astype(np.int32), place_of, tier_end, log_weight, np.exp(log_weight))
+
+
+def check_one_per_pair(vocabulary: Vocabulary, score: np.ndarray) -> None:
+    """Check that there is one score per pair.
+
+    Raises
+    ------
+    DataError
+        "wrong-shape" if there is not.
+    """
+    if score.shape != (vocabulary.n_pairs,):
+        raise DataError(
+            f"there must be one score per pair, {vocabulary.n_pairs}: got shape {score.shape}.",
+            code="wrong-shape",
+            expected=vocabulary.n_pairs,
+            shape=score.shape,
+        )

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from typing_extensions import override
 
+from clickshift.core.boosting import check_trees
 from clickshift.core.spec import label
 from clickshift.counts.cells import Cells
 from clickshift.data.corpus import Corpus
@@ -90,15 +91,10 @@ class BoostedRanker:
                 loss=self.loss,
                 bias=self.bias,
             )
-        if self.trees < 1 or self.leaves < 2 or not self.rate > 0 or not (self.clip is None or 0 < self.clip <= 1):
+        check_trees("BoostedRanker", trees=self.trees, leaves=self.leaves, rate=self.rate)
+        if self.clip is not None and not 0 < self.clip <= 1:
             raise SpecError(
-                "BoostedRanker needs trees of 1 or more, leaves of 2 or more, rate above 0, and clip above 0, up to 1: "
-                f"got trees={self.trees}, leaves={self.leaves}, rate={self.rate}, clip={self.clip}.",
-                code="bad-option",
-                trees=self.trees,
-                leaves=self.leaves,
-                rate=self.rate,
-                clip=self.clip,
+                f"clip must be a propensity above 0, up to 1: got {self.clip}.", code="bad-option", clip=self.clip
             )
 
     def fit(

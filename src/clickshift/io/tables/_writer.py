@@ -13,9 +13,9 @@ from typing import Any
 from clickshift.core.files import write_atomically
 from clickshift.data._arrow import Layout, arrow_tables, check_layout
 from clickshift.data.encoded_log import Log
-from clickshift.errors import DataError, FileError
-from clickshift.io.table_writer import ArrowTable
-from clickshift.io.tables.formats import LOG_ENDINGS, ending
+from clickshift.errors import DataError
+from clickshift.io.table_writer import ArrowTable, table_ending
+from clickshift.io.tables.formats import LOG_ENDINGS
 
 _Output = io.BufferedIOBase  # a plain file or a gzip file
 
@@ -93,17 +93,7 @@ def check_output(path: str | Path, layout: str = "wide") -> str:
     DataError
         "bad-option" for another layout.
     """
-    path = Path(path)
-    file_ending = ending(path)
-    if file_ending is None:
-        raise FileError(
-            path,
-            f"the ending of a log file must be one of {', '.join(LOG_ENDINGS)}. Choose one of them.",
-            code="unknown-format",
-            known=list(LOG_ENDINGS),
-        )
-    if path.is_dir():
-        raise FileError(path, "is a folder; a log must be written to a file. Pass a file in it.", code="is-a-folder")
+    file_ending = table_ending(path, LOG_ENDINGS, what="log")
     check_layout(layout)
     return file_ending
 
