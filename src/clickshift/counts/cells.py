@@ -393,15 +393,23 @@ def mean_ranks(log: Log) -> Float[np.ndarray, " pair"]:
     log
         Sessions or an encoded log.
     """
-    shown, ranks = np.zeros(log.vocabulary.n_pairs), np.zeros(log.vocabulary.n_pairs)
+    totals = np.zeros((log.vocabulary.n_pairs, 2))
     for part, count in weighted_chunks(log, None):
-        for rank in range(part.n_ranks):
-            pair = part.rankings.pair[:, rank]
-            rows = np.flatnonzero(pair != UNSEEN)
-            impressions = np.bincount(pair[rows], count[rows], len(shown))
-            shown += impressions
-            ranks += (rank + 1) * impressions
+        _add_ranks(part.rankings.pair, count, totals)
+    shown, ranks = totals.T
     return np.where(shown > 0, ranks / np.maximum(shown, 1e-12), np.nan)
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _add_ranks(pair, count, totals):
+    """Add the impressions of each pair, and the sum of their ranks from 1."""
+    for i in range(len(pair)):
+        for r in range(pair.shape[1]):
+            p = pair[i, r]
+            if p >= 0:
+                totals[p, 0] += count[i]
+                totals[p, 1] += count[i] * (r + 1)
 
 
 def check_counts(name: str, counts: np.ndarray, shape: tuple[int, ...]) -> None:
