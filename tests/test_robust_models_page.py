@@ -10,7 +10,7 @@ import pytest
 
 from tests.scripts import ROOT, script
 
-WORLDS = range(6)
+WORLDS = range(10)
 
 
 @pytest.fixture(scope="module")
@@ -29,18 +29,23 @@ def test_the_claims_of_the_page_hold_in_the_results(leaderboard: ModuleType) -> 
     board = leaderboard.leaderboard(results["policy shift"], leaderboard.shipped_rows())
     mean = {name: np.mean(list(own["excess"].values())) for name, own in board.items()}
     assert min(mean, key=mean.__getitem__) == "Stacking"
-    assert mean["Stacking"] < 0.0175
+    assert round(mean["Stacking"], 4) == 0.0179, "the page says that the goal of .0175 is missed"
     assert max(board["Stacking"]["regret"]) < 0.002
     by_world = {
         name: [np.mean([value for shift, value in own["excess"].items() if shift[0] == world]) for world in WORLDS]
         for name, own in board.items()
         if "gradient" not in name
     }
-    assert [round(x, 4) for x in (min(by_world["Stacking"]), max(by_world["Stacking"]))] == [0.0161, 0.0192]
     assert {shift[0] for shift in board["Stacking"]["excess"]} == {*WORLDS}
     single = [min(own[world] for name, own in by_world.items() if name != "Stacking") for world in WORLDS]
-    assert [round(x, 4) for x in (min(single), max(single))] == [0.0183, 0.0229]
-    assert round(max(board["Stacking"]["excess"].values()), 4) == round(max(board["CCM"]["excess"].values()), 4)
+    regret = dict(zip(board["Stacking"]["excess"], board["Stacking"]["regret"], strict=True))
+    for world in WORLDS:
+        own = by_world["Stacking"][world]
+        behind = np.mean([value for shift, value in regret.items() if shift[0] == world])
+        assert own < single[world]
+        assert behind < 0
+        assert own <= 0.0175 or own - behind > 0.018
+    assert sum(own <= 0.0175 for own in by_world["Stacking"]) == 4
     first = {name: own[0] for name, own in by_world.items()}
     assert all(first[name] < mean[f"{name}, gradient"] for name in ("PBM", "UBM", "DBN"))
     assert len(board["Stacking"]["excess"]) % 27 == 0
