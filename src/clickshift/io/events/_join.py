@@ -28,13 +28,28 @@ _LIST_EXAMPLE = (
     "concat_ws(', ', 'query ' || query, 'documents ' || array_to_string(docs[1:3], ', '), "
     "strftime(time, '%Y-%m-%d %H:%M:%S'))"
 )
+_KEYS = "CREATE VIEW keys AS SELECT CAST(rowid AS INTEGER) AS list, * FROM numbers"
 _LARGEST = 1 << 62  # of moments that fit in an integer
 _MASKED = 64  # ranks whose bits fit in an integer
-_SIMPLE = """len(own_docs) + coalesce(len(own_clicked), 0) = events AND own_first >= {first} AND own_last < {last}
-    AND len(list_distinct(own_ranks)) = len(own_docs) AND len(list_distinct(own_docs)) = len(own_docs)
-    AND (own_clicked IS NULL OR (len(list_distinct(own_clicked)) = len(own_clicked)
-        AND list_has_all(own_docs, own_clicked) AND NOT coalesce(first_clicked < last_shown, false)))"""
-"""Whether a list is simple, in SQL."""
+
+
+def _places_add_up(values: str) -> str:
+    """Return whether the values of a list differ, in SQL, for short lists: the first place of each is its own."""
+    return (
+        f"list_sum([list_position({values}, value) FOR value IN {values}]) = len({values}) * (len({values}) + 1) // 2"
+    )
+
+
+_SIMPLE = f"""len(own_docs) + coalesce(len(own_clicked), 0) = events AND own_first >= {{first}} AND own_last < {{last}}
+    AND CASE WHEN own_first >= 0 AND own_last < {_MASKED} AND events <= {_MASKED} THEN
+        bit_count(list_bit_or([CAST(1 AS UBIGINT) << rank FOR rank IN own_ranks])) = len(own_docs)
+        AND {_places_add_up("own_docs")} AND (own_clicked IS NULL OR ({_places_add_up("own_clicked")}
+            AND list_bool_and([list_contains(own_docs, doc) FOR doc IN own_clicked])))
+    ELSE len(list_distinct(own_ranks)) = len(own_docs) AND len(list_distinct(own_docs)) = len(own_docs)
+        AND (own_clicked IS NULL OR (len(list_distinct(own_clicked)) = len(own_clicked)
+            AND list_has_all(own_docs, own_clicked))) END
+    AND NOT coalesce(first_clicked < last_shown, false)"""
+"""Whether a list is simple, in SQL; short lists, which most are, need no hash table of their values."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +143,7 @@ def join_events(database: EventDatabase, options: EventOptions, loaded: Loaded) 
 
 
 def _number_lists(database: EventDatabase, segments: tuple[str, ...], options: EventOptions) -> tuple[str, ...]:
-    """Make the table `keys`, and the view `numbered` of the events of lists that are not simple; return segments."""
+    """Make `keys`, and the view `numbered` of the events of lists that are not simple; return segments."""
     of_segments = "".join(
         f", CASE WHEN min({name}) = max({name}) THEN min({name}) END AS {name}, "
         f"coalesce(min({name}) <> max({name}), false) AS {sql_name(f'several {segment}')}"
@@ -136,7 +151,7 @@ def _number_lists(database: EventDatabase, segments: tuple[str, ...], options: E
     )
     shown, simple = f"FILTER (kind = {IMPRESSION})", _SIMPLE.format(first=options.rank_base or 0, last=MAX_RANK)
     database.execute(
-        f"""CREATE TABLE keys AS SELECT CAST(row_number() OVER () AS INTEGER) AS list,
+        f"""CREATE TABLE numbers AS SELECT
             * EXCLUDE (events, last_shown, first_clicked) RENAME (list AS key), list_min(own_ranks) AS own_first,
             list_max(own_ranks) AS own_last,
             coalesce({simple if options.window_seconds is None else "false"}, false) AS simple
@@ -147,6 +162,7 @@ def _number_lists(database: EventDatabase, segments: tuple[str, ...], options: E
             min(time) FILTER (kind = {CLICK}) AS first_clicked
         FROM events GROUP BY list)"""
     )
+    database.execute(_KEYS)
     for name in segments:
         labels = database.number(f"SELECT count(DISTINCT {segment_column(name)}) FROM keys")
         if labels > MAX_SEGMENTS:
@@ -383,8 +399,10 @@ def _make_lists(database: EventDatabase, signals: tuple[str, ...], gaps: str) ->
         FROM (SELECT *, CASE WHEN {dense} THEN list_grade_up(ranks) ELSE {at} END AS places {made})"""
     )
     database.execute("DROP TABLE grouped; DROP TABLE IF EXISTS places; DROP VIEW simple")
+    database.execute("DROP VIEW keys")
     for name in ("own_docs", "own_ranks", "own_clicked"):
-        database.execute(f"ALTER TABLE keys DROP COLUMN {name}")
+        database.execute(f"ALTER TABLE numbers DROP COLUMN {name}")
+    database.execute(_KEYS)
 
 
 def _choose_one_per_rank(database: EventDatabase, names: list[str], possible: str) -> None:

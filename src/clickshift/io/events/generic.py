@@ -150,15 +150,16 @@ def load_generic(
         f'time TIMESTAMP, "user" VARCHAR, page BIGINT, kind TINYINT, event VARCHAR, problem VARCHAR'
         f"{', ' * bool(extra)}{extra})"
     )
-    scans: list[str] = []
+    scans, selections = list[str](), list[str]()
     for number, ((source, clicked), found) in enumerate(zip(tables, founds, strict=True)):
         relation = source.columns(database, list(dict.fromkeys(found.values())))
         unnumbered = f"(SELECT *, 0 AS row FROM {relation})"
         checked = _checked(source, unnumbered, found, options, clicked=clicked, segments=segments, flags=flags)
         kinds = _kinds_of_flags(found, flags, len(options.conversions), clicked=clicked)
-        database.execute(_insertion(checked, number, kinds, segments))
+        selections.append(_selection(checked, number, kinds, segments))
         numbered = f"(SELECT *, row_number() OVER () AS row FROM {relation})"
         scans.append(_checked(source, numbered, found, options, clicked=clicked, segments=segments, flags=flags))
+    database.execute(f"INSERT INTO acts {' UNION ALL '.join(selections)}")
     check_rejected(database, [source for source, _ in tables])
     _report_problems(database, [source for source, _ in tables], scans)
     _report_other_types(database, tables)
@@ -312,10 +313,10 @@ def _kinds_of_flags(found: Mapping[str, str], flags: Sequence[str], first: int, 
     return f"unnest({joined})"
 
 
-def _insertion(checked: str, number: int, kinds: str, segments: Sequence[str]) -> str:
-    """Return the statement that inserts the events of a table into `acts`."""
+def _selection(checked: str, number: int, kinds: str, segments: Sequence[str]) -> str:
+    """Return the events of a table in SQL, as `acts` holds them."""
     extra = "".join(f", {sql_name(f'segment {plain_name(name)}')}" for name in segments)
-    return f"""INSERT INTO acts SELECT {number}, source, key, query, doc, ordinal, time, "user", page,
+    return f"""SELECT {number}, source, key, query, doc, ordinal, time, "user", page,
         {kinds}, event, problem{extra} FROM {checked}"""
 
 
