@@ -283,8 +283,8 @@ def read_events(
         "bad-option", "unknown-format" for another name of a format, "missing-page-size".
     FileError
         "unknown-format" if the format is not recognised, "mixed-formats", "missing-column", "unreadable-line",
-        "bad-json", "bad-time", "bad-rank", "missing-value" for an event that breaks the format, "empty-log" if no list
-        is left, and those of files that cannot be read or written.
+        "bad-json", "bad-id", "bad-time", "bad-rank", "missing-value" for an event that breaks the format, "empty-log"
+        if no list is left, and those of files that cannot be read or written.
 
     Examples
     --------

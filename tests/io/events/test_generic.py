@@ -195,6 +195,21 @@ def test_a_bad_row_is_named_by_its_line_or_counted(line: str, code: str, at: int
     assert cs.read_log(log).total == 1
 
 
+@pytest.mark.parametrize("name", ["session", "query", "doc"])
+def test_ids_of_json_are_no_lists_and_texts_may_look_like_them(name: str, tmp_path: Path) -> None:
+    file, row = (
+        tmp_path / "events.jsonl",
+        {"session": "s", "query": "{}", "doc": "[7]", "rank": 1, "event": "impression"},
+    )
+    file.write_text(json.dumps(row) + "\n")
+    assert lists_of(cs.read_events(file)) == [(["[7]"], [0])]
+    file.write_text(f"{json.dumps(row)}\n{json.dumps({**row, name: ['a']})}\n")
+    with raises_code("bad-id", FileError, line=2):
+        cs.read_events(file)
+    with warns_code("skipped-input"):
+        assert counts(cs.read_events(file, on_bad_line="skip")) == {"bad-id": 1}
+
+
 def test_a_line_after_one_that_is_no_row_is_still_named_rightly(tmp_path: Path) -> None:
     file = tmp_path / "events.csv"
     file.write_text("session,query,doc,rank,click\n1,q,a\n1,q,a,1,0\n1,q,b,2,perhaps\n")

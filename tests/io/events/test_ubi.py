@@ -270,6 +270,8 @@ def test_query_texts_are_normalised_if_asked(tmp_path: Path) -> None:
         ('{"action_name": "click", ', "bad-json"),
         (json.dumps(event("impression", "q1", "a", 1, "yesterday")), "bad-time"),
         (json.dumps(event("impression", "q1", "a", "first", 1737703895000)), "bad-rank"),
+        (json.dumps(event("impression", "q1", ["a", "b"], 1, 1737703895000)), "bad-id"),
+        (json.dumps({"query_id": "q1", "user_query": {"text": "shoes"}}), "bad-id"),
         ('{"some": "thing"}', "not-an-event"),
     ],
 )
@@ -285,6 +287,16 @@ def test_a_document_that_breaks_the_format_is_named_by_its_line_or_counted(bad: 
         imported = cs.read_events(file, on_bad_line="skip")
     assert lists_of(imported) == LISTS
     assert counts(imported) == REASONS | {code: 1}
+
+
+def test_texts_that_look_like_lists_and_ids_of_other_events_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "ubi.ndjson"
+    other = event("filter", "q1", ["a", "b"], None, 1737703895000)
+    shown = event("impression", "q1", "[7]", 1, 1737703895000, user_query="{}")
+    file.write_text(f"{json.dumps(other)}\n{json.dumps(shown)}\n")
+    imported = cs.read_events(file)
+    assert lists_of(imported)[0][:2] == ("{}", ["[7]"])
+    assert counts(imported) == {"other-action": 1}
 
 
 def test_an_application_that_is_not_there_is_refused(tmp_path: Path) -> None:

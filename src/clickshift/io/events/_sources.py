@@ -100,17 +100,21 @@ class Source:
             return f"(SELECT coalesce(json_extract(doc, '$._source'), doc) AS doc FROM {relation})"
         return relation
 
-    def columns(self, database: EventDatabase, names: Sequence[str]) -> str:
-        """Return a relation of SQL with columns, text unless they have a type, and `readable`: whether it is a row.
+    def columns(self, database: EventDatabase, names: Sequence[str], ids: Sequence[str] = ()) -> str:
+        """Return a relation of SQL with columns, text unless they have a type, `readable` and `nested`.
 
-        Names of nested values of JSON have dots.
+        These say whether it is a row, and whether one of the ids is a list or an object. Names of nested values of JSON
+        have dots.
         """
         if self.kind in {"csv", "parquet", "frame"}:
-            return f"(SELECT *, true AS readable FROM {self._scan(database, names)})"
+            return f"(SELECT *, true AS readable, false AS nested FROM {self._scan(database, names)})"
         paths = ", ".join(sql_text(self._json_path(name)) for name in names)
         values = ", ".join(f"v[{k}] AS {sql_name(name)}" for k, name in enumerate(names, 1))
+        nested = " OR ".join(
+            is_nested(f"v[{k}]", self._json_path(name)) for k, name in enumerate(names, 1) if name in ids
+        )
         return (
-            f"(SELECT {values}, doc IS NOT NULL AS readable FROM "
+            f"(SELECT {values}, doc IS NOT NULL AS readable, coalesce({nested or 'false'}, false) AS nested FROM "
             f"(SELECT doc, json_extract_string(doc, [{paths}]) AS v FROM {self.documents(database)}))"
         )
 
@@ -184,6 +188,12 @@ class Source:
                     if len(lines) == len(set(texts)):
                         break
         return [BadEvent(self.path, lines.get(text), text) for text in texts]
+
+
+def is_nested(text: str, path: str) -> str:
+    """Return whether the value at a path of the JSON object `doc`, as text, is a list or an object, in SQL."""
+    is_one = f"json_type(doc, {sql_text(path)}) IN ('ARRAY', 'OBJECT')"
+    return f"CASE WHEN left({text}, 1) IN ('[', '{{') THEN {is_one} ELSE false END"  # the object is parsed where it may be one
 
 
 def check_id_types(source: Source, columns: Sequence[str]) -> None:

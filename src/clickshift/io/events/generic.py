@@ -124,8 +124,8 @@ def load_generic(
     ------
     FileError
         "missing-column" or "unknown-column" for a table without a column that is needed, "float-ids", "no-impressions",
-        and "bad-json", "missing-value", "bad-time", "bad-rank", "bad-type" for events that break the format, unless
-        they are skipped.
+        and "bad-json", "missing-value", "bad-id", "bad-time", "bad-rank", "bad-type" for events that break the format,
+        unless they are skipped.
     SpecError
         "missing-page-size" if ranks begin again on each page.
     """
@@ -152,7 +152,11 @@ def load_generic(
     )
     scans, selections = list[str](), list[str]()
     for number, ((source, clicked), found) in enumerate(zip(tables, founds, strict=True)):
-        relation = source.columns(database, list(dict.fromkeys(found.values())))
+        relation = source.columns(
+            database,
+            list(dict.fromkeys(found.values())),
+            [found[name] for name in ("list", "session", "query", "doc") if name in found],
+        )
         unnumbered = f"(SELECT *, 0 AS row FROM {relation})"
         checked = _checked(source, unnumbered, found, options, clicked=clicked, segments=segments, flags=flags)
         kinds = _kinds_of_flags(found, flags, len(options.conversions), clicked=clicked)
@@ -283,7 +287,7 @@ def _checked(
     return f"""(SELECT *, CASE problem WHEN 'bad-time' THEN time_text WHEN 'bad-rank' THEN rank_text
             WHEN 'bad-click' THEN click_text ELSE {_EXAMPLE} END AS got
         FROM (SELECT *, CASE WHEN NOT readable THEN 'bad-json' WHEN kind IS NULL THEN NULL
-            WHEN key IS NULL THEN 'session' WHEN doc IS NULL THEN 'doc' {query_needed}
+            WHEN nested THEN 'bad-id' WHEN key IS NULL THEN 'session' WHEN doc IS NULL THEN 'doc' {query_needed}
             WHEN time IS NULL AND time_text IS NOT NULL THEN 'bad-time'
             WHEN ordinal IS NULL AND rank_text IS NOT NULL THEN 'bad-rank' {click_needed} END AS problem
         FROM (SELECT coalesce({text("source")}, '') AS source, {key} AS key, {query} AS query,
@@ -291,7 +295,7 @@ def _checked(
             {time} AS time, CASE WHEN {time} IS NULL THEN {text("time")} END AS time_text,
             {parsed("page", "integer_of")} AS page,
             {parsed("click", "flag_of")} AS click, {text("click")} AS click_text,
-            {extra}readable, row, {_documents(source, found)} FROM {relation})))"""
+            {extra}readable, nested, row, {_documents(source, found)} FROM {relation})))"""
 
 
 def _flag(text: str) -> str:
@@ -380,6 +384,7 @@ def _report_problems(database: EventDatabase, sources: Sequence[Source], scans: 
         "session": ("an event must have a session", "missing-value"),
         "doc": ("an event must have a document", "missing-value"),
         "query": ("an impression must have a query", "missing-value"),
+        "bad-id": ("session, query and document must be text or numbers, not lists or objects", "bad-id"),
         "bad-time": ("time must be a time", "bad-time"),
         "bad-rank": ("rank must be an integer", "bad-rank"),
         "bad-click": ("click must be 0 or 1", "not-zero-or-one"),

@@ -18,7 +18,7 @@ from typing import Any
 from clickshift.data._columns import ARM, VIEWED
 from clickshift.io.encode.duckdb import sql_text, sql_texts
 from clickshift.io.events._database import IMPRESSION, SEPARATOR, SIGNAL, EventDatabase, Loaded, Reason, kind_of
-from clickshift.io.events._sources import Source, check_rejected, report_problems
+from clickshift.io.events._sources import Source, check_rejected, is_nested, report_problems
 from clickshift.io.events.options import EventOptions, signal_names
 
 _ACTIONS = ("index", "create", "update", "delete")  # of bulk files
@@ -40,6 +40,7 @@ _PATHS = {
     "attributes": "$.event_attributes",
     **{f"to_{action}": f"$.{action}" for action in _ACTIONS},
 }
+_IDS = ("query_id", "user_query", "doc", "flat_doc")
 _KEY = f"concat_ws({SEPARATOR}, coalesce(application, ''), query_id, query)"
 _EXAMPLE = (
     "concat_ws(', ', action, 'query_id ' || query_id, 'object ' || doc, "
@@ -71,7 +72,7 @@ def load_ubi(database: EventDatabase, sources: Sequence[Source], options: EventO
     Raises
     ------
     FileError
-        "bad-json", "bad-time" or "bad-rank" for events that break the format, unless they are skipped.
+        "bad-json", "bad-id", "bad-time" or "bad-rank" for events that break the format, unless they are skipped.
     """
     database.execute(
         "CREATE TABLE raw (file INTEGER, application VARCHAR, action VARCHAR, kind TINYINT, query_id VARCHAR, "
@@ -95,6 +96,7 @@ def load_ubi(database: EventDatabase, sources: Sequence[Source], options: EventO
         "bad-json": ("a line must be a JSON object", "bad-json"),
         "bad-time": ("timestamp must be a time (ISO 8601, or milliseconds since 1970)", "bad-time"),
         "bad-rank": ("position.ordinal must be an integer", "bad-rank"),
+        "bad-id": ("object_id, query_id and user_query must be text or numbers, not lists or objects", "bad-id"),
         "not-an-event": ("a document must be an event (action_name) or a query (query_id)", "not-an-event"),
     }
     report_problems(database, sources, rules)
@@ -132,6 +134,7 @@ def _extraction(documents: str, number: int, text: str, kind: str) -> str:
     """Return the statement that inserts the documents of a source into `raw`."""
     paths = ", ".join(sql_text(path) for path in _PATHS.values())
     fields = ", ".join(f"v[{k}] AS {name}" for k, name in enumerate(_PATHS, 1))
+    nested = " OR ".join(is_nested(f"v[{k}]", path) for k, (name, path) in enumerate(_PATHS.items(), 1) if name in _IDS)
     actions = " AND ".join(f"to_{action} IS NULL" for action in _ACTIONS)
     return f"""
         INSERT INTO raw
@@ -141,16 +144,17 @@ def _extraction(documents: str, number: int, text: str, kind: str) -> str:
         FROM (
             SELECT *, CASE WHEN raw_doc IS NULL THEN 'bad-json' WHEN time IS NULL AND moment IS NOT NULL THEN 'bad-time'
                    WHEN ordinal IS NULL AND ordinal_text IS NOT NULL THEN 'bad-rank'
+                   WHEN nested AND (action IS NULL OR {kind} IS NOT NULL) THEN 'bad-id'
                    WHEN action IS NULL AND query_id IS NULL THEN 'not-an-event' END AS problem
             FROM (
                 SELECT {number} AS file, raw_doc, application, action, query_id, user_query,
                        coalesce(person, client) AS person, moment, time_of(moment) AS time,
-                       nullif(coalesce(doc, flat_doc), '') AS doc, hits,
+                       nullif(coalesce(doc, flat_doc), '') AS doc, hits, nested,
                        nullif(coalesce(arm, flat_arm), '') AS arm,
                        coalesce(ordinal, CASE WHEN attributes IS NULL THEN nullif(flat_ordinal, '') END)
                            AS ordinal_text,
                        integer_of(ordinal_text) AS ordinal
-                FROM (SELECT doc AS raw_doc, {fields} FROM (
+                FROM (SELECT doc AS raw_doc, {fields}, {nested} AS nested FROM (
                     SELECT doc, json_extract_string(doc, [{paths}]) AS v FROM {documents}))
                 WHERE raw_doc IS NULL OR ({actions})
             ))"""
