@@ -123,7 +123,7 @@ def test_the_sheet_of_figure_1_has_all_charts(spiders: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("on_one_sheet", [True, False])
 def test_no_title_touches_a_label(spiders: dict[str, Any], on_one_sheet: bool) -> None:
-    """Boxes of texts in pixels, from the lower left: a letter of a label is 7 wide, and one of a title 13: both are bold."""
+    """Boxes of texts in pixels, from the lower left: a bold letter of a label is 7 wide, and one of a title 13."""
     for chart in [spider_sheet(spiders)] if on_one_sheet else spiders.values():
         layout = chart.layout
         margin, titles = layout.margin, []
