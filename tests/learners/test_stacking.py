@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from clickshift import models
+from clickshift.core.spec import label
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
@@ -121,6 +122,15 @@ def test_a_mixture_says_where_its_curves_are(stacked: tuple[models.Mixture, Sess
 def test_bad_options_are_explained(options: dict, code: str) -> None:
     with raises_code(code, SpecError):
         Stacking(**options)
+
+
+def test_members_may_be_a_list_in_python_and_in_a_text() -> None:
+    wanted = Stacking(("PBM", "DBN"))
+    for given in (Stacking(["PBM", "DBN"]), learner_for("Stacking(['PBM', 'DBN'])"), Stacking(members=["PBM", "DBN"])):
+        assert given == wanted
+        assert (hash(given), label(given)) == (hash(wanted), "Stacking(members=('PBM', 'DBN'))")
+    with raises_code("bad-option", SpecError, option="members"):
+        Stacking(["PBM", 1])
 
 
 def test_members_by_gradient_know_the_pairs_that_their_part_of_the_log_does_not_show(tmp_path: Path) -> None:

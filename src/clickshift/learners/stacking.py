@@ -39,7 +39,7 @@ class Stacking:
     Parameters
     ----------
     members
-        Models or learners as text, e.g. ("PBM", "UBM", "Gradient('NCM')").
+        Models or learners as text, e.g. ["PBM", "UBM", "Gradient('NCM')"].
     held_out
         Share of the sessions that is held out to find the weights.
     seed
@@ -61,12 +61,12 @@ class Stacking:
     --------
     >>> import clickshift as cs
     >>> log = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 2000, rng=0)
-    >>> model = cs.fit(Stacking(("PBM", "DBN", "rCTR")), log)
+    >>> model = cs.fit(Stacking(["PBM", "DBN", "rCTR"]), log)
     >>> type(model).__name__, round(float(model.weights.sum()), 6)
     ('Mixture', 1.0)
     """
 
-    members: tuple[str, ...] = ("dCTR", "drCTR", "PBM", "UBM", "SDBN", "DBN", "CCM", "DCM")
+    members: tuple[str, ...] | list[str] = ("dCTR", "drCTR", "PBM", "UBM", "SDBN", "DBN", "CCM", "DCM")
     held_out: float = 0.2
     seed: int = 0
 
