@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import clickshift as cs
 from clickshift.debiasedness.scored_pairs import ScoredPairs
 from clickshift.experiments._audit_report import AuditResult, ModelAudit
 from tests.cli.shell import Shell, call
-from tests.codes import raises_code
+from tests.codes import raises_code, warns_code
 
 NOISY = "PlackettLuce(NoisyOracle(sd=0.5, scale='label'), temperature=0.1)"
 FEW: tuple[Any, ...] = ("--permutations", 19, "--subsamples", 20)
@@ -128,6 +129,13 @@ def test_two_models_never_have_the_same_heading_and_a_disagreement_is_explained(
     same = AuditResult((models[0], facts_of("PBM", 0.02, 0.01)), "PPL", "PBM", (), {})
     assert "the other way round" not in same.conclusion
     assert same.document.verdict == "hardly depends on the logging policy"
+    models[1].facts["cmip_p_value"] = 0.2
+    chance = AuditResult(models, "PPL", "drCTR", (), {})
+    assert "the other way round" not in chance.conclusion, "a CMIP within chance orders nothing"
+    assert "perplexity and nDCG" in chance.conclusion
+    for one in models:
+        one.facts["perplexity"] = math.nan
+    assert "perplexity" not in AuditResult(models, "nDCG", "drCTR", (), {}).conclusion, "scores have none"
 
 
 def test_the_figure_shows_both_metrics_with_intervals_and_chance() -> None:
@@ -192,8 +200,14 @@ def test_qrels_are_labels_too(shell: Shell, work: Path) -> None:
     assert both[0] == both[1]
 
 
-def test_strategies_are_listed(shell: Shell, work: Path) -> None:
-    assert "nDCG among top PPL & CMIP" in shell.text("audit", work / "PBM", work / "new.parquet", "--strategy", "?")
+def test_strategies_that_an_audit_can_use_are_listed(shell: Shell, work: Path) -> None:
+    listed = shell.text("audit", work / "PBM", work / "new.parquet", "--strategy", "?")
+    best, among = next(line.split("│")[2:4] for line in listed.splitlines() if "│ PPL among top nDCG & CMIP" in line)
+    assert (best.strip(), among.strip()) == ("PPL", "nDCG and CMIP"), "filters come first"
+    for reference in ("random model", "best fixed model", "weighted PPL"):
+        assert reference not in listed
+        with raises_code("unknown-name", name=reference):  # before any work: the log is not even looked for
+            cs.audit(work / "PBM", "nowhere.parquet", labels="nowhere.csv", strategy=reference)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +279,24 @@ def test_scores_from_elsewhere_are_audited_like_the_model_that_gave_them(
     assert two.chosen is None
     assert any("perplexity" in caution for caution in two.cautions)
     half = scores.slice(0, scores.num_rows // 2)
-    assert cs.audit(log=work / "new.parquet", scores=half, **alone).rows()[0]["pairs"] < mine["pairs"]
+    without = cs.audit(log=work / "new.parquet", scores={"half": half}, **alone)
+    left_out = mine["pairs"] - without.rows()[0]["pairs"]
+    assert left_out > 0
+    assert f"{left_out:,} judged pairs are left out for all models: {left_out:,} unknown to half." in without.cautions
+
+
+def test_scores_that_contradict_each_other_are_left_out(work: Path) -> None:
+    truth = pyarrow.csv.read_csv(work / "truth.csv").select(["query", "doc", "score"])
+    second = truth.slice(0, 1).set_column(2, "score", pa.array([9.0]))
+    facts = {"labels": (float(truth["score"][0].as_py()), 9.0), "left_out": {"conflicting-labels": 1}}
+    with warns_code("skipped-input", **facts):
+        cs.audit(
+            log=work / "new.parquet",
+            scores=pa.concat_tables([truth, second]),
+            labels=work / "truth.csv",
+            permutations=0,
+            subsamples=0,
+        )
 
 
 def test_scores_that_cannot_be_audited(work: Path) -> None:

@@ -18,13 +18,27 @@
     return Math.max(...a) <= Math.min(...b) || Math.max(...b) <= Math.min(...a);
   }));
 
-  const cut = [], overlapping = [], small = [], clipped = [];
+  // Contrast of a text of a chart with what is behind it: the page, and perhaps a plate of its own.
+  const channels = (colour) => { const [r, g, b, a = 1] = (colour.match(/[\d.]+/g) || []).map(Number); return { rgb: [r, g, b], a }; };
+  const luminance = (rgb) => rgb.map((c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, c, k) => sum + c * [0.2126, 0.7152, 0.0722][k], 0);
+  const background = channels(getComputedStyle(document.documentElement).backgroundColor).rgb;
+  const contrast = (text) => {
+    const plate = text.closest("g.annotation")?.querySelector("rect.bg");
+    const over = plate ? { rgb: channels(plate.style.fill).rgb, a: Number(plate.style.fillOpacity || 1) * Number(plate.style.opacity || 1) } : { rgb: background, a: 0 };
+    const behind = luminance(background.map((c, k) => over.a * over.rgb[k] + (1 - over.a) * c));
+    const ink = luminance(channels(getComputedStyle(text).fill).rgb);
+    return (Math.max(ink, behind) + 0.05) / (Math.min(ink, behind) + 0.05);
+  };
+
+  const cut = [], overlapping = [], small = [], clipped = [], faint = [];
   for (const chart of all(".js-plotly-plot").filter(visible)) {
     const outer = box(chart);
     const texts = all("svg.main-svg text", chart).filter((text) => visible(text) && text.textContent.trim());
     for (const text of texts) {
       const inner = box(text);
       if (inner.left < outer.left - 1 || inner.right > outer.right + 1 || inner.top < outer.top - 1 || inner.bottom > outer.bottom + 1) cut.push(text.textContent);
+      if (!text.closest(".heatmaplayer") && contrast(text) < 4.5) faint.push(`${text.textContent}: ${contrast(text).toFixed(1)}`);
       if (parseFloat(getComputedStyle(text).fontSize) < 10.99) small.push(`${text.textContent}: ${getComputedStyle(text).fontSize}`);
     }
     for (const kind of ["xtick", "ytick", "x2tick", "y2tick", "angularaxistick"]) {
@@ -46,7 +60,7 @@
   return {
     wide: document.documentElement.scrollWidth > innerWidth ? all("main *, header *").filter((one) => box(one).right > innerWidth + 1 && !one.closest(".scroll, nav, svg")).map(name) .concat(`page is ${document.documentElement.scrollWidth} wide`) : [],
     undrawn: all("figure[data-chart]").filter((figure) => visible(figure.querySelector(".chart")) && !figure.querySelector("svg.main-svg")).map((figure) => figure.dataset.chart),
-    cut, overlapping, small, clipped,
+    cut, overlapping, small, clipped, faint,
     below: [["title", document.querySelector("h1")], ["conclusion", lead], ["badge", document.querySelector(".verdict")], ["data", document.querySelector(".data")]]
       .filter(([, one]) => one && box(one).bottom > innerHeight).map(([what]) => what)
       .concat(document.querySelector(".shown figure") && first && box(first).bottom > innerHeight + 1 ? [`first figure ends at ${Math.round(box(first).bottom)} of ${innerHeight}`] : []),

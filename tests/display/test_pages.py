@@ -23,6 +23,10 @@ MEASURE = (Path(__file__).parent / "measure.js").read_text(encoding="utf-8")
 HOSTILE = ("backtest", "hostile_policy_shift", "judgments", "forecast", "log_health")
 """Pages that show hostile ids."""
 OPEN_ALL = "() => document.querySelectorAll('details').forEach((one) => one.setAttribute('open', ''))"
+WAIT_FOR_CHARTS = """() => {
+  if (document.querySelector("figure[data-chart]")) document.body.dataset.charts = "drawing";
+}"""
+"""Marks the charts as not drawn, until they are drawn again."""
 ALL_DRAWN = """() => document.body.dataset.charts !== "drawing"
   && [...document.querySelectorAll("figure[data-chart]")].every((one) => "drawn" in one.dataset)"""
 LARGEST = 3_000_000
@@ -63,6 +67,7 @@ def test_a_page_is_whole(written: Callable[[str], tuple[Document, Path]], name: 
     with window(path, width=width, height=height, scheme=scheme) as shown:
         _nothing_wrong(shown)
         shown.page.evaluate(OPEN_ALL)
+        shown.page.evaluate(WAIT_FOR_CHARTS)
         shown.page.emulate_media(color_scheme=other)
         shown.page.wait_for_function(ALL_DRAWN)
         _nothing_wrong(shown)

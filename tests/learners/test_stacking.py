@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from clickshift import models
+from clickshift.core.spec import label
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
-from clickshift.errors import CapabilityError, SpecError
+from clickshift.errors import CapabilityError, ClickshiftWarning, SpecError
+from clickshift.io.read_log import read_log
 from clickshift.learners import fit, learner_for
 from clickshift.learners.stacking import Stacking, stacking_weights
 from clickshift.metrics.click_prediction import perplexity
@@ -121,6 +125,38 @@ def test_a_mixture_says_where_its_curves_are(stacked: tuple[models.Mixture, Sess
 def test_bad_options_are_explained(options: dict, code: str) -> None:
     with raises_code(code, SpecError):
         Stacking(**options)
+
+
+def test_a_stacked_mixture_displays_its_members_with_their_weights(
+    stacked: tuple[models.Mixture, Sessions, Sessions],
+) -> None:
+    model, _, _ = stacked
+    facts = model.to_dict()
+    assert [row["member"] for row in facts["members"]] == [type(one).__name__ for one in model.components]
+    assert [row["weight"] for row in facts["members"]] == sorted(model.weights, reverse=True)
+    for row in facts["members"]:
+        assert f"{row['member']} ({row['weight']:.3f})" in facts["conclusion"]
+    assert "iteration" not in facts["conclusion"], "weights solve a convex problem"
+    assert model.summary().document.sections[0].table == facts["members"]
+
+
+def test_a_member_warns_once() -> None:
+    """Every list is shown in the same order, so that ranks cannot be told from documents."""
+    clicks = (np.random.default_rng(0).random((400, 4)) < [0.5, 0.4, 0.3, 0.2]).tolist()
+    fixed = read_log(pa.table({"query": [1] * 400, "docs": [[1, 2, 3, 4]] * 400, "clicks": clicks}))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = fit(Stacking(["PBM", "DBN"]), fixed)
+    codes = [warning.message.code for warning in caught if isinstance(warning.message, ClickshiftWarning)]
+    assert len(codes) == len(set(codes)) > 0
+    assert any(isinstance(one, models.PBM) for one in model.components)
+
+
+def test_members_may_be_a_list_in_python_and_in_a_text() -> None:
+    wanted = Stacking(("PBM", "DBN"))
+    for given in (Stacking(["PBM", "DBN"]), learner_for("Stacking(['PBM', 'DBN'])"), Stacking(members=["PBM", "DBN"])):
+        assert given == wanted
+        assert (hash(given), label(given)) == (hash(wanted), "Stacking(members=('PBM', 'DBN'))")
 
 
 def test_members_by_gradient_know_the_pairs_that_their_part_of_the_log_does_not_show(tmp_path: Path) -> None:

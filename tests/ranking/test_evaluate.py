@@ -12,9 +12,11 @@ import pytest
 import clickshift as cs
 from clickshift.data.corpus import Corpus
 from clickshift.data.vocabulary import Vocabulary
+from clickshift.display.verdicts import badge
 from clickshift.errors import DataError
 from clickshift.metrics.ranking import JudgedPairs, ranking_quality
 from clickshift.ranking import TreeRanker
+from clickshift.ranking.evaluate import LOGGING_RANKER
 from tests.codes import raises_code
 
 TRAINED, ALL = 10, 40
@@ -116,3 +118,38 @@ def test_differences_to_another_ranker_and_to_the_log_are_paired(
     assert found.document.verdict == (wanted or "no clear difference")
     assert cs.evaluate_ranker(ranker, whole, clicks=log, include_training=True).document.verdict == "caution"
     assert mean_of(found) - row["mean"] == pytest.approx(row["difference"])
+
+
+def test_a_log_of_training_queries_alone_leaves_nothing_to_evaluate(whole: Corpus, ranker: TreeRanker) -> None:
+    log = cs.simulate(cs.builtin_corpus(TRAINED), cs.BM25(), cs.users.PBM(), 200, rng=1)
+    with raises_code("no-new-queries", DataError, queries=TRAINED) as caught:  # of the log, not of the corpus
+        cs.evaluate_ranker(ranker, whole, clicks=log)
+    assert "that the log shows" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("other", "today", "verdict"),
+    [
+        (-0.1, 0.0, "worse than the other"),
+        (0.0, -0.1, "worse than today's"),
+        (0.1, -0.1, "worse than today's"),
+        (0.0, 0.1, "better than today's, not clearly than the other"),
+        (0.1, 0.0, "better than the other, not clearly than today's"),
+        (0.1, 0.1, "better than today's"),
+        (0.0, 0.0, "no clear difference"),
+    ],
+)
+def test_the_verdict_is_that_of_all_comparisons(
+    whole: Corpus, ranker: TreeRanker, other: float, today: float, verdict: str
+) -> None:
+    """Differences with an interval of .05 on each side."""
+    rows = tuple(
+        {"metric": metric, "other": name, "mean": 0.5, "difference": value, "low": value - 0.05, "high": value + 0.05}
+        for metric in ("nDCG@10", "ARP")
+        for name, value in (("naive", other), (LOGGING_RANKER, today))
+    )
+    found = replace(cs.evaluate_ranker(ranker, whole), comparisons=rows)
+    assert found.document.verdict == verdict
+    assert badge(verdict).mood == ("bad" if min(other, today) < 0 else "good" if min(other, today) > 0 else "caution")
+    ranks = found.document.figures["Average rank of relevant documents"].data[0]
+    assert len(ranks.x) == 3, "the other rankers are shown, too"

@@ -59,11 +59,17 @@ def audit(
     verdict, and recommends one of several models.
     """
     from clickshift.experiments._audit_report import AuditResult
+    from clickshift.experiments.audit import AUDIT_STRATEGIES
     from clickshift.experiments.audit import audit as audit_models
-    from clickshift.experiments.model_selection.strategies import STRATEGIES
 
     if strategy == "?":
-        show_table([{"strategy": name, "chooses by": " then ".join(s.metrics)} for name, s in STRATEGIES.items()])
+        rules = AUDIT_STRATEGIES.items()
+        show_table(
+            [
+                {"strategy": name, "best by": s.optimise, "among the best by": " and ".join(s.filters)}
+                for name, s in rules
+            ]
+        )
         return
     if output is not None:
         AuditResult.check_output(output)

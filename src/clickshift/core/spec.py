@@ -145,6 +145,8 @@ def _call(factory: Any, name: str, arguments: list[Any], options: dict[str, Any]
 def check_options(value: Any) -> None:
     """Check that the fields of a dataclass have the types that they are declared with, and that no number is NaN.
 
+    A list in a field that is declared as a tuple becomes a tuple.
+
     Parameters
     ----------
     value
@@ -169,6 +171,9 @@ def check_options(value: Any) -> None:
         found = getattr(value, field.name)
         declared = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", "")
         kinds = [kind.strip() for kind in declared.split("|")]
+        if isinstance(found, list) and any(kind.startswith("tuple[") for kind in kinds):
+            found = tuple(found)
+            object.__setattr__(value, field.name, found)
         if not any(_is_of(found, kind) for kind in kinds):
             raise SpecError(
                 f"{field.name} of {type(value).__name__} must be of type {declared}: got {found!r}.",
@@ -188,6 +193,8 @@ def _is_of(value: Any, kind: str) -> bool:
     if match := re.fullmatch(r"tuple\[(\w+)(?:, (?:\1|\.\.\.))*\]", kind):
         length = None if kind.endswith("...]") else kind.count(match[1])
         return isinstance(value, tuple) and length in {None, len(value)} and all(_is_of(v, match[1]) for v in value)
+    if kind.startswith("list["):
+        return False  # a list became a tuple, which is another of the kinds
     if kind not in _TYPES:
         return True
     if isinstance(value, bool) and kind != "bool":

@@ -16,7 +16,9 @@ _DIGITS = 4
 _ITEMS = 12
 """Most values of a list in one cell."""
 _NOTHING = 1e-15
-"""A probability below this is a rounding error of zero."""
+"""A probability below this is a rounding error of zero; a p-value below it is shown as below it."""
+_P_VALUE = "p"
+"""Name of columns of p-values."""
 
 
 def texts(rows: Sequence[Row]) -> list[dict[str, str | Measured]]:
@@ -78,6 +80,8 @@ def text(value: Any, name: str = "", digits: int | None = None) -> str:
     --------
     >>> text(10000), text(0.25), text(0.0015, "unseen share"), text(1.6307, "seconds"), text(2e-308), text(None)
     ('10,000', '0.2500', '0.15%', '1.6', '0.0000', '')
+    >>> text(2e-8, "p"), text(3e-17, "p")
+    ('2e-08', '<1e-15')
     """
     if value is None:
         return ""
@@ -102,6 +106,8 @@ def _number(value: float, name: str, digits: int | None) -> str:
         return share(value)
     if _is_seconds(name):
         return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
+    if name == _P_VALUE and 0 <= value < _NOTHING:
+        return f"<{_NOTHING:g}"
     value = 0.0 if abs(value) < _NOTHING else value
     if digits is not None:
         return f"{value:,.{digits}f}"

@@ -5,6 +5,7 @@ const DARK = { ink: "#e4e9ee", quiet: "#a3afbb", line: "#29333d", zero: "#55626f
 const ON_DARK = {
   "#1b6ca8": "#62b0ee", "#d1495b": "#f2808e", "#3d8361": "#62bd92", "#edae49": "#f2c063", "#7b5ea7": "#ac90da",
   "#8d6346": "#c89a76", "#5c677d": "#9fabbd", "#8d99ae": "#aab5c6", "#222222": "#e4e9ee", "#c9d3dd": "#55626f",
+  "#2b3742": "#c5ced7", "#cdd5dd": "#3a4550", "rgba(255,255,255,0.6)": "rgba(17,22,28,0.6)",
 };
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
 const CHARACTER = 6.9; // usual width of a character of 12 pixels
@@ -118,7 +119,8 @@ function fitted(original, box) {
     if (plainText(note.text).length > most) note.text = wrapped(note.text, most, 1);
   }
   const placed = notes.some((note) => note.xshift || note.x < 0 || note.x > 1 || note.y < 0 || note.y > 1.02);
-  if (placed) layout.margin = given; // texts beside the axes count on these margins
+  // texts beside the axes count on these margins; rings need none for a title
+  if (placed) layout.margin = isPolar(spec) ? { ...given, t: Math.min(given.t, given.b) } : given;
   else if (isPolar(spec)) layout.margin = { ...given, b: Math.min(given.b ?? 40, Math.max(given.t ?? 40, 40)) };
   else layout.margin = { l: 8, r: 16, b: 8, t: notes.length ? 30 : 12 };
   Object.assign(layout, { autosize: false, width, height, dragmode: false, showlegend: false });
@@ -142,7 +144,7 @@ function fitted(original, box) {
 const SHAPES = {
   circle: "M8 3a5 5 0 1 0 .01 0z", square: "M3.5 3.5h9v9h-9z", diamond: "M8 2l6 6-6 6-6-6z", "triangle-up": "M8 2.5l6 11H2z",
   x: "M3 5l2-2 3 3 3-3 2 2-3 3 3 3-2 2-3-3-3 3-2-2 3-3z", star: "M8 1.5l2 4.4 4.7.5-3.5 3.2 1 4.7L8 11.9l-4.2 2.4 1-4.7L1.3 6.4 6 5.9z",
-  cross: "M6.3 2.5h3.4v3.8h3.8v3.4H9.700v3.800H6.300V9.700H2.500V6.300h3.800z",
+  cross: "M6.3 2.5h3.4v3.8h3.8v3.4H9.700v3.800H6.300V9.700H2.500V6.300h3.800z", "line-ns": "M7 2h2v12H7z",
 };
 function entriesOf(spec) {
   if (spec.layout.showlegend === false) return [];

@@ -14,6 +14,8 @@ COLOURS = ["#1b6ca8", "#d1495b", "#3d8361", "#edae49", "#7b5ea7", "#8d6346", "#5
 """Distinct on white, also for colour-blind readers: blue, red, green, amber, violet, brown, grey."""
 SYMBOLS = ["circle", "diamond", "square", "triangle-up", "x", "star", "cross"]
 """Marker symbols, distinct without colour."""
+LABEL, RING, PLATE = "#2b3742", "#cdd5dd", "rgba(255,255,255,0.6)"
+"""Colours of labels within a chart, of circles, and of the plate below a label; charts.js has each for dark pages."""
 _ORDERED = ["#7b5ea7", "#9a5aa8", "#b65aa0", "#cc6090", "#dc6c7c", "#e67d66", "#ea9152", "#e8a746", "#dfbf4a"]
 """Colours of lines with an order."""
 

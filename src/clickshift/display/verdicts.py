@@ -16,7 +16,8 @@ _WORDS: dict[Mood, tuple[str, ...]] = {
     ),
     "caution": (
         "weak", "weak overlap", "test", "unclear", "mixed", "some", "a little", "caution", "cannot tell",
-        "no clear difference", "earns more, weak evidence", "earns less, weak evidence",
+        "no clear difference", "better than today's, not clearly than the other",
+        "better than the other, not clearly than today's", "earns more, weak evidence", "earns less, weak evidence",
         "no bias detected, but uneven noise", "cannot be tested", "nothing to compare with", "not significant",
         "weakly identified", "not converged",
     ),

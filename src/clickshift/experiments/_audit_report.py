@@ -130,7 +130,9 @@ class AuditResult(Result):
             )
         if tested:
             notes += filter(None, [_disagreement(tested)])
-            notes.append("Random scores would be debiased too: read this together with perplexity and nDCG.")
+            predicts = any(not math.isnan(one.facts["perplexity"]) for one in self.models)
+            beside = "perplexity and nDCG" if predicts else "nDCG"
+            notes.append(f"Random scores would be debiased too: read this together with {beside}.")
         chosen = f"Recommended by the strategy “{self.strategy}”: {self.chosen}." if self.chosen else ""
         return "\n\n".join(filter(None, (chosen, verdicts, " ".join(notes))))
 
@@ -210,13 +212,16 @@ def _named(one: ModelAudit, verdict: Mapping[str, str]) -> str:
 def _disagreement(models: Sequence[ModelAudit]) -> str:
     """Explain why mean dependence and CMIP order two models differently; empty if they do not.
 
-    The two models are those that differ most by mean dependence.
+    The two models are those that differ most by mean dependence, of which CMIP detects a dependence of the one that
+    depends less: two values within chance have no order.
     """
     pairs = [
         (two.facts["mean_dependence"] - one.facts["mean_dependence"], one.facts["model"], two.facts["model"])
         for one in models
         for two in models
-        if one.facts["mean_dependence"] < two.facts["mean_dependence"] and one.facts["cmip"] > two.facts["cmip"]
+        if one.facts["mean_dependence"] < two.facts["mean_dependence"]
+        and one.facts["cmip"] > two.facts["cmip"]
+        and one.facts["cmip_p_value"] <= SIGNIFICANCE_LEVEL
     ]
     if not pairs:
         return ""

@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
-from clickshift.core.text import printable
+from clickshift.core.text import join_words, printable
 from clickshift.counts.cells import Cells
 from clickshift.counts.open_log import LogLike, open_log
 from clickshift.data.encoded_log import Log
@@ -31,8 +31,12 @@ from clickshift.debiasedness.scored_pairs import ScoredPairs
 from clickshift.errors import DataError, SpecError
 from clickshift.experiments._audit_report import SIGNIFICANCE_LEVEL, AuditResult, ModelAudit
 from clickshift.experiments._audit_scores import ScoresLike, read_scores
-from clickshift.experiments.model_selection.strategies import choose_model
-from clickshift.experiments.model_selection.strategies import strategy_by_name as strategy_of
+from clickshift.experiments.model_selection.strategies import (
+    Strategy,
+    choose_model,
+    strategies_by,
+    strategy_by_name,
+)
 from clickshift.io.pair_values import read_pair_values
 from clickshift.io.qrels import Judgments, read_qrels
 from clickshift.io.rankings import read_rankings
@@ -54,6 +58,8 @@ ModelsLike = ModelLike | Sequence[ModelLike] | Mapping[str, ModelLike | Sequence
 """Models to audit: fitted models or their folders, one or several, also by name."""
 STRATEGY = "PPL among top nDCG & mean dependence"
 """Default strategy to choose among several models."""
+AUDIT_STRATEGIES = strategies_by(("PPL", "nDCG", "CMIP", "mean dependence"))
+"""Strategies that choose by what an audit knows of every model."""
 _FEWEST_JUDGED = 30
 """Number of judged pairs below which a model may order them as the labels do by chance."""
 _CMIP, _MEAN = CMIP(), MeanDependence()
@@ -114,7 +120,7 @@ def audit(
     subsamples
         Number of half-samples of the queries for intervals.
     strategy
-        Strategy to choose among several models, see `clickshift.experiments.model_selection.strategies`.
+        Strategy to choose among several models: a key of `AUDIT_STRATEGIES`.
     seed
         Random seed for permutations, subsamples and tie-breaking.
     columns
@@ -156,7 +162,7 @@ def audit(
     >>> [one["model"] for one in found.verdicts]
     ['dCTR']
     """
-    strategy_of(strategy)  # an unknown name is an error before any work
+    rule = strategy_by_name(strategy, AUDIT_STRATEGIES)  # an unknown name is an error before any work
     cmip, mean = CMIP(estimator, permutations, subsamples), MeanDependence(permutations, subsamples)
     if log is None:
         raise SpecError("an audit needs a log of the logging policy. Pass `log`.", code="bad-option", option="log")
@@ -185,8 +191,8 @@ def audit(
             name: "" for name, seeds in loaded.items() if model_name(seeds[0]) == labeller and name not in circular
         }
     audited = tuple(task.run(loaded, progress=lambda name: progress(1, total=len(loaded))))
-    chosen = _choose_by_strategy(strategy, audited) if len(audited) > 1 else None
-    if len(audited) > 1 and _lacks_perplexity(strategy, audited):
+    chosen = _choose_by_strategy(rule, audited) if len(audited) > 1 else None
+    if len(audited) > 1 and _lacks_perplexity(rule, audited):
         cautions.append(
             "None of these predicts clicks, so none has a perplexity, by which the strategy chooses. Pass another "
             "strategy, e.g. nDCG."
@@ -326,13 +332,7 @@ class Audit:
     def cautions(self, models: Models) -> list[str]:
         """Return warnings for readers of the results: coarse labels, pairs left out, too few queries."""
         label = self._shared_labels(models)
-        left_out = int((~np.isnan(self.label) & np.isnan(label)).sum())
-        warnings = [coarse_label_warning(label[~np.isnan(label)])]
-        if left_out:
-            warnings.append(
-                f"{left_out:,} judged pairs are left out: not in the log, without a logging score, or unseen by a "
-                "model."
-            )
+        warnings = [coarse_label_warning(label[~np.isnan(label)]), self._left_out(models)]
         if self._n_queries(label) < 2 * FEWEST_QUERIES:
             warnings.append(f"Only {self._n_queries(label)} queries are judged: too few for confidence intervals.")
         return [text for text in warnings if text]
@@ -359,13 +359,29 @@ class Audit:
                     )
         return found
 
-    def _shared_labels(self, models: Models) -> np.ndarray:
-        """Return the labels of the pairs that all models are compared on, NaN elsewhere."""
+    def _left_out(self, models: Models) -> str:
+        """Say how many judged pairs are left out, each by the first reason that holds; empty if none are."""
+        judged = ~np.isnan(self.label)
+        counts = []
+        for reason, missing in self._missing(models).items():
+            counts.append((int((judged & missing).sum()), reason))
+            judged &= ~missing
+        reasons = [f"{count:,} {reason}" for count, reason in counts if count]
+        total = sum(count for count, _ in counts)
+        return f"{total:,} judged pairs are left out for all models: {join_words(reasons)}." if reasons else ""
+
+    def _missing(self, models: Models) -> dict[str, np.ndarray]:
+        """Return the pairs of the log that cannot be compared, by reason."""
         vocabulary = self.log.vocabulary
         impressions, _ = Cells.of(self.log).by_pair()
-        usable = (impressions > 0) & ~np.isnan(self.logging) & ~np.isnan(self.label)
-        for model in (seeds[0] for seeds in models.values()):
-            usable &= model.vocabulary.pairs_of(vocabulary) != UNSEEN
+        missing = {"not in the log": impressions == 0, "without a logging score": np.isnan(self.logging)}
+        for name, seeds in models.items():
+            missing[f"unknown to {name}"] = seeds[0].vocabulary.pairs_of(vocabulary) == UNSEEN
+        return missing
+
+    def _shared_labels(self, models: Models) -> np.ndarray:
+        """Return the labels of the pairs that all models are compared on, NaN elsewhere."""
+        usable = ~np.logical_or.reduce([np.isnan(self.label), *self._missing(models).values()])
         if not usable.any():
             raise DataError(
                 "no judged pair is in the log, has a logging score and was seen by every model. "
@@ -437,17 +453,17 @@ def _made_by(model: str) -> str:
     )
 
 
-def _lacks_perplexity(strategy: str, audited: Sequence[ModelAudit]) -> bool:
+def _lacks_perplexity(rule: Strategy, audited: Sequence[ModelAudit]) -> bool:
     """Whether a strategy chooses by perplexity, and no audited model has one."""
-    return "PPL" in strategy_of(strategy).metrics and all(np.isnan(one.facts["perplexity"]) for one in audited)
+    return "PPL" in rule.metrics and all(np.isnan(one.facts["perplexity"]) for one in audited)
 
 
-def _choose_by_strategy(strategy: str, audited: Sequence[ModelAudit]) -> str | None:
+def _choose_by_strategy(rule: Strategy, audited: Sequence[ModelAudit]) -> str | None:
     """Choose one of several audited models; None if the strategy needs a metric that none has, or cannot be tested."""
     facts = [one.facts for one in audited]
-    if _lacks_perplexity(strategy, audited):
+    if _lacks_perplexity(rule, audited):
         return None
-    needs_dependence = {"CMIP", "mean dependence"} & set(strategy_of(strategy).metrics)
+    needs_dependence = {"CMIP", "mean dependence"} & set(rule.metrics)
     if needs_dependence and any(one["untestable"] for one in facts):
         return None
     metrics = {
@@ -459,7 +475,7 @@ def _choose_by_strategy(strategy: str, audited: Sequence[ModelAudit]) -> str | N
         }
         for one in facts
     }
-    return choose_model(strategy_of(strategy), metrics)
+    return choose_model(rule, metrics)
 
 
 def _perplexity(model: ClickModel, log: Log) -> float:

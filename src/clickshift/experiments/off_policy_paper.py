@@ -226,7 +226,7 @@ class OffPolicyFigureResult(ExperimentResult):
             lines = [{name: value for name, value in line.items() if name != "figure"} for line in published]
             sections.append(Section("Published and ours", table=lines, caption=_TEXT_NUMBERS, name="published"))
         if self.number == 5:
-            (headline,) = figure_sections(click_figure("one query", list(self._days.values())))
+            (headline,) = figure_sections(click_figure("One query", list(self._days.values())))
             table = [
                 {"day": day, "clicks at rank 1": row["first_clicks"], "clicks at all ranks": row["all_clicks"]}
                 for day, row in self._days.items()

@@ -488,7 +488,11 @@ def reproduce(
     "Both losses have their minimum at the document's relevance at every rank."
     """
     wanted = table_or_figure(name)
+    options = {"corpus": corpus, "seeds": seeds, "queries": queries, "sessions": sessions, "tuned": tuned}
+    given = [option for option, value in options.items() if value is not None] + ["as_published"] * as_published
     if wanted.published == "as printed":
+        if given:
+            raise _option_error(given[0], f"does not apply: {name} needs a log of your own, and is shown as printed")
         return PublishedTable.of(name, shows=wanted.shows, command=wanted.command, needs=wanted.needs)
     if wanted.make is None:
         advice = f"Run it on your log: {wanted.command}" if wanted.command else "It is not implemented yet."
@@ -500,17 +504,10 @@ def reproduce(
         )
     protocol = wanted.make()
     of_ips, with_models = isinstance(protocol, TrainedProtocol), isinstance(protocol, PolicyShift | ModelSelection)
-    for option, is_given, applies in (
-        ("tuned", tuned is not None, of_ips),
-        ("as_published", as_published, of_ips or with_models),
-    ):
-        if is_given and not applies:
+    for option in given:
+        if not (of_ips or (with_models and option != "tuned")):
             papers = "the IPS paper" if option == "tuned" else "the IPS, the CMIP and the policy-shift paper"
-            raise SpecError(
-                f"`{option}` is for tables and figures of {papers} that train models: {name} is not. Remove it.",
-                code="bad-option",
-                option=option,
-            )
+            raise _option_error(option, f"is for tables and figures of {papers} that train models: {name} is not")
     if isinstance(protocol, TrainedProtocol):
         tuning = None if tuned is None else _tuning_rows(Path(tuned))
         protocol = with_changes(
@@ -535,6 +532,11 @@ def reproduce(
     shipped = reference and isinstance(protocol, PolicyShift | ModelSelection)
     result = protocol.run(output, reference=shipped, workers=workers, cluster=cluster, progress=progress)
     return replace(result, shows=name) if isinstance(result, PolicyShiftResult) else result
+
+
+def _option_error(option: str, why: str) -> SpecError:
+    """Return the error of an option that a table or figure does not take."""
+    return SpecError(f"`{option}` {why}. Remove it.", code="bad-option", option=option)
 
 
 def _tuning_rows(folder: Path) -> Rows:

@@ -92,7 +92,7 @@ def pair_values_of(part: TableFile, value: str) -> PairValues:
     """Return the numbers of a table with the columns query, doc and `value`; see `read_pair_values`."""
     query, doc, label = read_pair_columns(part, value)
     report = ReadReport(part.path)
-    vocabulary, values, consistent = consistent_pairs(query, doc, label, report)
+    vocabulary, values, consistent = consistent_pairs(query, doc, label, report, name=value)
     report.report()
     if not consistent.all():
         keys = (

@@ -171,7 +171,7 @@ def consistent_judgments(query: Raw, doc: Raw, label: Raw, report: ReadReport) -
 
 
 def consistent_pairs(
-    query: Raw, doc: Raw, value: Raw, report: ReadReport
+    query: Raw, doc: Raw, value: Raw, report: ReadReport, *, name: str = "label"
 ) -> tuple[Vocabulary, Float[np.ndarray, " pair"], Bool[np.ndarray, " pair"]]:
     """Number the pairs of aligned columns, and mark those that have one value.
 
@@ -185,6 +185,8 @@ def consistent_pairs(
         Numbers, one per row.
     report
         Where pairs with different values are counted, under "conflicting-labels".
+    name
+        Name of the value, for the message.
 
     Returns
     -------
@@ -218,7 +220,8 @@ def consistent_pairs(
         first_query = vocabulary.query_ids[vocabulary.pair_query[first]]
         first_doc = vocabulary.doc_ids[vocabulary.pair_doc[first]]
         example = f"as {low[first]:g} and {high[first]:g} for query {first_query}, document {first_doc}"
-        what = f"of {vocabulary.n_pairs:,} judged pairs, with different labels ({example})"
+        pairs = "judged pairs" if name == "label" else f"pairs with a {name}"
+        what = f"of {vocabulary.n_pairs:,} {pairs}, with different {name}s ({example})"
         facts: dict[str, Any] = {
             "query": str(first_query),
             "document": str(first_doc),

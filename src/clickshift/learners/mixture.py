@@ -60,7 +60,7 @@ class MixtureEM:
     ['PBM', 'DBN']
     """
 
-    components: tuple[str, ...]
+    components: tuple[str, ...] | list[str]
     iterations: int = 100
     tolerance: float = 1.0
     inner: int = 4

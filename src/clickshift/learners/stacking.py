@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import final
@@ -14,7 +15,7 @@ from clickshift.counts.cells import Cells
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
-from clickshift.errors import SpecError
+from clickshift.errors import ClickshiftWarning, SpecError
 from clickshift.learners.base import learner_for
 from clickshift.models.base import ClickModel, Evidence, PairTable, pair_table
 from clickshift.models.mixture import KNOWN_WEIGHT, Mixture, first_rank
@@ -39,7 +40,7 @@ class Stacking:
     Parameters
     ----------
     members
-        Models or learners as text, e.g. ("PBM", "UBM", "Gradient('NCM')").
+        Models or learners as text, e.g. ["PBM", "UBM", "Gradient('NCM')"].
     held_out
         Share of the sessions that is held out to find the weights.
     seed
@@ -61,12 +62,12 @@ class Stacking:
     --------
     >>> import clickshift as cs
     >>> log = cs.simulate(cs.builtin_corpus(5), cs.Uniform(), cs.users.PBM(), 2000, rng=0)
-    >>> model = cs.fit(Stacking(("PBM", "DBN", "rCTR")), log)
+    >>> model = cs.fit(Stacking(["PBM", "DBN", "rCTR"]), log)
     >>> type(model).__name__, round(float(model.weights.sum()), 6)
     ('Mixture', 1.0)
     """
 
-    members: tuple[str, ...] = ("dCTR", "drCTR", "PBM", "UBM", "SDBN", "DBN", "CCM", "DCM")
+    members: tuple[str, ...] | list[str] = ("dCTR", "drCTR", "PBM", "UBM", "SDBN", "DBN", "CCM", "DCM")
     held_out: float = 0.2
     seed: int = 0
 
@@ -111,7 +112,9 @@ class Stacking:
         """
         data = data.merged() if isinstance(data, Sessions) else data
         rest, held_out = data.split(1 - self.held_out, rng=self.seed)
-        first = [_with_vocabulary(learner_for(name).fit(rest), data.vocabulary) for name in self.members]
+        with warnings.catch_warnings():  # members are fitted again on the whole log, and warn then
+            warnings.simplefilter("ignore", ClickshiftWarning)
+            first = [_with_vocabulary(learner_for(name).fit(rest), data.vocabulary) for name in self.members]
         weights = stacking_weights(first, held_out)
         order = [m for m in np.argsort(-weights, kind="stable") if weights[m] >= _LEAST_WEIGHT]
         kept = weights[order] / weights[order].sum()
@@ -179,7 +182,7 @@ def _evidence(learner: str, mixture: Mixture, data: Log, held_out_loss: float) -
     error = _relevance_error(mixture)
     log_likelihood = sum(float(part.count @ mixture.log_likelihood(part)) for part in data.chunks())
     errors = {} if error is None else {"relevance": error}
-    return Evidence(learner, impressions, clicks, errors, log_likelihood, 1, held_out_loss=held_out_loss)
+    return Evidence(learner, impressions, clicks, errors, log_likelihood, 0, held_out_loss=held_out_loss)
 
 
 def _relevance_error(mixture: Mixture) -> PairTable | None:

@@ -21,6 +21,7 @@ from clickshift.display.tables import Row, Rows
 from clickshift.errors import CapabilityError
 from clickshift.models import model_title
 from clickshift.models.base import ClickModel, Evidence
+from clickshift.models.mixture import Mixture
 from clickshift.models.observed_views import views_facts, views_sentence
 from clickshift.models.segmented import Segmented
 from clickshift.models.storage import ModelLike, best_seed, open_model, save_seeds
@@ -55,6 +56,7 @@ class ModelSummary(Result):
     - by, labels, p_value, statistic, degrees_of_freedom: segment of a model with a curve per segment, its labels, and
       the test that all of them browse alike;
     - curve: rows of `examination`, if the model has such a parameter;
+    - members: of a mixture, its members, each with its name (member) and weight;
     - conclusion.
     """
 
@@ -79,7 +81,7 @@ class ModelSummary(Result):
         first, iterations = self._evidence[0], max(one.iterations for one in self._evidence)
         sessions = f"on {first.sessions:,} sessions, " if first.sessions else "on "
         converged = "converged" if all(one.converged for one in self._evidence) else "not converged"
-        ended = f", {converged} after {iterations:,} iterations" if iterations else ""
+        ended = f", {converged} after {iterations:,} iteration{'s' * (iterations > 1)}" if iterations else ""
         seeds = f", {len(self.models)} seeds" if len(self.models) > 1 else ""
         return f"{name}: fitted by {first.learner.partition('(')[0]} {sessions}{pairs}{ended}{seeds}"
 
@@ -87,7 +89,17 @@ class ModelSummary(Result):
     @override
     def conclusion(self) -> str:
         sentences = _curve_sentence(self._curve()), segments_sentence(self.model), views_sentence(self.model)
-        return " ".join(filter(None, (f"{self.headline}.", *sentences)))
+        return " ".join(filter(None, (f"{self.headline}.", _members_sentence(self._members()), *sentences)))
+
+    def _members(self) -> Rows:
+        """Return the members of a mixture with their weights, the largest first; none of another model."""
+        if not isinstance(self.model, Mixture):
+            return []
+        weights = self.model.weights
+        return [
+            {"member": model_title(self.model.components[m]), "weight": float(weights[m])}
+            for m in np.argsort(-weights, kind="stable")
+        ]
 
     def _curve(self) -> Rows:
         """Return the rows of the browsing parameter; none if the model has no such parameter."""
@@ -140,8 +152,9 @@ class ModelSummary(Result):
 
     @override
     def facts(self) -> Mapping[str, Any]:
-        curve = self._curve()
-        return self._facts() | ({"curve": curve} if curve else {}) | {"conclusion": self.conclusion}
+        curve, members = self._curve(), self._members()
+        known = {name: rows for name, rows in (("curve", curve), ("members", members)) if rows}
+        return self._facts() | known | {"conclusion": self.conclusion}
 
     @override
     def _document(self) -> Document:
@@ -150,6 +163,9 @@ class ModelSummary(Result):
         sections = [relevance] if relevance is not None else []
         if headline is None and sections:
             headline = sections.pop()
+        if members := self._members():
+            caption = "Weight: share of sessions."
+            sections.insert(0, Section("Members of the mixture", table=members, caption=caption, name="members"))
         return Document(
             f"Fitted model: {model_title(self.model)}",
             self.conclusion,
@@ -369,6 +385,12 @@ def _curve_verdict(curve: Sequence[Row]) -> str:
     if _unidentified(main):
         return "not identified"
     return "weakly identified" if sum(row.get("support") == "prior" for row in main) > len(main) / 3 else ""
+
+
+def _members_sentence(members: Rows) -> str:
+    """Name the members of a mixture with their weights; empty without members."""
+    named = [f"{row['member']} ({row['weight']:.3f})" for row in members]
+    return f"Each session follows one of its members, by weight: {join_words(named)}." if named else ""
 
 
 def _relevance_section(model: ClickModel) -> Section | None:

@@ -161,20 +161,22 @@ class RankerEvaluation(Result):
         return next(row for row in rows if row["metric"] == "nDCG@10")
 
     def _verdict(self) -> str:
-        """Return how the ranker compares with the last of the others; empty without others."""
+        """Return how the ranker compares with the others, the worst of two different verdicts; empty without others."""
         if not self.comparisons:
             return ""
         if self.includes_training and self.training_queries:
             return "caution"
-        one = self._main_row(self.comparisons[::-1])
-        named = "today's" if one["other"] == LOGGING_RANKER else "the other"
-        return (
-            f"better than {named}"
-            if one["low"] > 0
-            else f"worse than {named}"
-            if one["high"] < 0
-            else "no clear difference"
-        )
+        rows = [row for row in self.comparisons if row["metric"] == "nDCG@10"]
+        worse = [row for row in rows if row["high"] < 0]
+        better = [row for row in rows if row["low"] > 0]
+        if worse:
+            return f"worse than {_named(worse[-1])}"
+        if len(better) == len(rows):
+            return f"better than {_named(better[-1])}"
+        if better:
+            unclear = next(row for row in rows if row not in better)
+            return f"better than {_named(better[0])}, not clearly than {_named(unclear)}"
+        return "no clear difference"
 
     def _metric_figure(self) -> Any:
         """Plot nDCG with its interval, beside the other rankers on the same documents."""
@@ -199,6 +201,11 @@ class RankerEvaluation(Result):
             for row in self.metrics
             if row["metric"] == "ARP"
         ]
+        rows += [
+            {"label": row["other"], "value": row["mean"], "low": None, "high": None}
+            for row in self.comparisons
+            if row["metric"] == "ARP"
+        ]
         return dot_plot(rows, axis="rank (lower is better)")
 
     def _difference_figure(self) -> Any:
@@ -218,6 +225,11 @@ class RankerEvaluation(Result):
 
 LOGGING_RANKER = "the logging ranker"
 """Name of the ranker of a log in comparisons."""
+
+
+def _named(row: Row) -> str:
+    """Name the other ranker of a comparison as a verdict does."""
+    return "today's" if row["other"] == LOGGING_RANKER else "the other"
 
 
 def evaluate_ranker(
@@ -306,7 +318,7 @@ def evaluate_ranker(
     for fingerprints in known:
         trained |= trained_on(documents, fingerprints)
     in_use = shown if include_training else shown & ~trained[documents.vocabulary.pair_query]
-    judged = _judged(documents, in_use, trained)
+    judged = _judged(documents, shown, in_use)
     n_queries = len(np.unique(documents.vocabulary.pair_query[in_use]))
     quality = {
         name: ranking_quality(score, judged, cutoffs=(5, 10), rng=seed).per_query for name, score in scores.items()
@@ -332,14 +344,16 @@ def evaluate_ranker(
     )
 
 
-def _judged(documents: Corpus, in_use: np.ndarray, trained: np.ndarray) -> JudgedPairs:
+def _judged(documents: Corpus, shown: np.ndarray, in_use: np.ndarray) -> JudgedPairs:
     """Select the documents to evaluate on; raise if no query is left, or none has documents with different labels."""
-    if not in_use.any() and trained.any():
+    if shown.any() and not in_use.any():
+        n_queries = len(np.unique(documents.vocabulary.pair_query[shown]))
+        of_log = "" if shown.all() else " that the log shows"
         raise DataError(
-            f"an evaluation needs queries that were not used for training: all {documents.n_queries:,} were. Pass "
-            "documents of other queries, or include_training=True to evaluate on these.",
+            f"an evaluation needs queries that were not used for training: all {n_queries:,}{of_log} were. Pass "
+            f"{'a log' if of_log else 'documents'} of other queries, or `include_training` to evaluate on these.",
             code="no-new-queries",
-            queries=documents.n_queries,
+            queries=n_queries,
         )
     judged = JudgedPairs.of(documents.vocabulary, documents.label.astype(float), shown=in_use)
     if not judged.queries:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,6 +155,40 @@ def test_ours_is_beside_the_published_value_at_the_same_number_of_sessions() -> 
     moved = [row | {"nDCG@10": 0.849} for row in rows if row["model"] == NAIVE and row["sessions"] > 1000]
     assert [line["verdict"] for line in published_table(moved, [], {}) if line["metric"] == "nDCG@10"] == ["agrees"]
     assert published_table(rows_of("builtin"), ["sessions"], {}) == []
+
+
+def test_the_conclusion_counts_every_number_with_its_reason() -> None:
+    rows = [row for row in rows_of() if row["kind"] == "trained"]
+    result = ClickVsIpsResult(rows)
+    (section,) = (one for one in result.document.sections if one.name == "published")
+    verdicts = Counter(line["verdict"] for line in section.table)
+    agree, differ = verdicts.pop("agrees"), verdicts.total()
+    assert verdicts["differs"], "no reason is known for some"
+    first, second = result.conclusion.split(". ")[:2]
+    assert first == f"{agree} of {agree + differ} published numbers agree with ours within chance"
+    for verdict, number in verdicts.items():
+        reason = verdict.removeprefix("differs ") if verdict != "differs" else "for a reason that is not known"
+        assert f"{number} {reason}" in second
+    assert second.startswith(f"{differ} differ: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ope-figure1", {"corpus": "builtin"}),
+        ("ope-figure5", {"seeds": 2}),
+        ("ips-figure2", {"sessions": 1000}),
+        ("table2", {"queries": 100}),
+        ("table7", {"as_published": True}),
+        ("table3", {"tuned": "folder"}),
+    ],
+)
+def test_an_option_without_effect_is_refused(
+    name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Experiment, "run", lambda *_, **options: pytest.fail("it runs"))
+    with raises_code("bad-option", SpecError, option=next(iter(options))):
+        cs.reproduce(name, **options)
 
 
 def test_the_reversal_at_10_000_sessions_is_stated_with_its_reason() -> None:

@@ -212,15 +212,18 @@ def _describe_pointwise(rows: Sequence[Row]) -> tuple[str, str, list[Section]]:
 
 
 def _agreement(published: Sequence[Row]) -> str:
-    """Say how many published numbers agree with ours, and why most of the others differ; empty without any."""
+    """Say how many published numbers agree with ours, and why the others differ; empty without any."""
     if not published:
         return ""
     others = Counter(str(line["verdict"]) for line in published if line["verdict"] != "agrees")
     text = f"{len(published) - others.total()} of {len(published)} published numbers agree with ours within chance"
-    known = [reason for reason, _ in others.most_common() if reason != "differs"]
-    if not known:
+    reasons = [
+        f"{number} {reason.removeprefix('differs ') if reason != 'differs' else 'for a reason that is not known'}"
+        for reason, number in others.most_common()
+    ]
+    if not reasons:
         return f"{text}."
-    return f"{text}; {others[known[0]]} {known[0].replace('differs', 'differ', 1)}."
+    return f"{text}. {others.total()} differ: {'; '.join(reasons)}."
 
 
 def _describe_losses(rows: Sequence[Row]) -> tuple[str, str, list[Section]]:

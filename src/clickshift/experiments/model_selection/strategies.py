@@ -8,7 +8,7 @@ SIGIR.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import final
 
@@ -71,13 +71,38 @@ perplexity weighted toward the target policy, which must be known; and two refer
 is best on average, which is known only in hindsight. PPL is the perplexity on held-out sessions of the training log."""
 
 
-def strategy_by_name(name: str) -> Strategy:
+def strategies_by(metrics: Collection[str]) -> dict[str, Strategy]:
+    """Return the strategies that choose by these metrics alone.
+
+    Parameters
+    ----------
+    metrics
+        Names of the metrics that are known of every model.
+
+    Returns
+    -------
+    dict
+        Strategies by name; those that serve as references only, a random model and hindsight, are not among them.
+
+    Examples
+    --------
+    >>> list(strategies_by(["PPL", "nDCG"]))
+    ['PPL', 'nDCG', 'PPL among top nDCG', 'nDCG among top PPL']
+    """
+    return {
+        name: rule for name, rule in STRATEGIES.items() if rule.optimise is not None and {*rule.metrics} <= {*metrics}
+    }
+
+
+def strategy_by_name(name: str, among: Mapping[str, Strategy] = STRATEGIES) -> Strategy:
     """Find a strategy by name.
 
     Parameters
     ----------
     name
-        Key of `STRATEGIES`.
+        Name of a strategy.
+    among
+        The strategies to choose from, by name.
 
     Returns
     -------
@@ -87,16 +112,17 @@ def strategy_by_name(name: str) -> Strategy:
     Raises
     ------
     SpecError
-        If there is none of that name ("unknown-name").
+        If there is none of that name, or not among these ("unknown-name").
     """
-    if name not in STRATEGIES:
+    if name not in among:
+        problem = "needs what is not known here" if name in STRATEGIES else "is not a strategy"
         raise SpecError(
-            f"{name!r} is not a strategy. Choose one of: {', '.join(STRATEGIES)}.",
+            f"{name!r} {problem}. Choose one of: {', '.join(among)}.",
             code="unknown-name",
             name=name,
-            known=list(STRATEGIES),
+            known=list(among),
         )
-    return STRATEGIES[name]
+    return among[name]
 
 
 def choose_model(rule: Strategy, metrics: Mapping[str, Mapping[str, float]]) -> str:

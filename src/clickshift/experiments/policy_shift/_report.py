@@ -56,10 +56,11 @@ worst. The change is the mean of nPPL on the new ranker's lists (ood) minus that
 the model is more robust than its peers. A change within its 95 % interval is no change beyond chance."""
 _HOW_EVIDENCE = """What the verdict of each model rests on, how far the model is from the best possible, what its own
 ranking would earn, and what would change the verdict."""
-_HOW_EXCESS = """Perplexity above that of the user's own model, which no model can beat except by chance; white is as
-good as that. Columns: models, the best first, of the baselines only the best. Rows: changes of ranker, from that of the
-training log in the heading to the one after the arrow."""
-_CAPTION_EXCESS = "Lower is better; ± is the 95 % interval over seeds."
+_HOW_EXCESS = """The heat map has a column for each model, the best first, and for the best of the baselines, and a row
+for each change of ranker, from that of the training log in the heading to the one after the arrow. White is as good as
+the user's own model."""
+_CAPTION_EXCESS = """Perplexity above that of the user's own model, which no model can beat except by chance. Lower is
+better; ± is the 95 % interval over seeds."""
 _HOW_SPIDERS = """One spoke per change of ranker: the outer labels name the ranker of the training log, the inner labels
 that of the test log, and the background colour the users who clicked. The centre is the best click model on a log, the
 edge the worst. Where the solid line (new ranker) is inside the dashed line (same ranker), the model is more robust than
@@ -216,7 +217,8 @@ def shift_sections(rows: Sequence[Row], verdicts: Sequence[Mapping[str, str]]) -
             "Perplexity above the user's own model",
             table=excess_table(excess, verdicts),
             figure=partial(excess_figure, excess) if excess else None,
-            caption=f"{' '.join(_HOW_EXCESS.split())} {_CAPTION_EXCESS}",
+            explanation=_HOW_EXCESS,
+            caption=" ".join(_CAPTION_EXCESS.split()),
             name="excess",
         ),
         Section(

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clickshift.display.figures import COLOURS, SYMBOLS
+from clickshift.display.figures import COLOURS, LABEL, SYMBOLS
 from clickshift.display.tables import Row
 from clickshift.display.values import Measured, measured
 from clickshift.experiments.policy_shift._report_robustness import (
@@ -182,8 +182,8 @@ def _policy_chart(
     if oracle is not None:
         figure.add_hline(
             y=oracle,
-            line={"dash": "dot", "color": "#52606d", "width": 1.5},
-            annotation={"text": "the oracle's Max-Reward", "font": {"size": 10, "color": "#52606d"}},
+            line={"dash": "dot", "color": LABEL, "width": 1.5},
+            annotation={"text": "the oracle's Max-Reward", "font": {"size": 10, "color": LABEL}},
             annotation_position="bottom left",
         )
     ticks = {"tickvals": list(range(len(models))), "ticktext": [html.escape(model.model) for model in models]}

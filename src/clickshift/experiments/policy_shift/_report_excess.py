@@ -108,7 +108,7 @@ def _excess(
 
 
 def recommendation(excess: Sequence[ModelExcess]) -> str:
-    """Name the click model with the smallest mean excess, and what it is expected to lose under a new ranker.
+    """Name the model with the smallest mean excess, and what it is expected to lose under a new ranker.
 
     Parameters
     ----------
@@ -118,29 +118,29 @@ def recommendation(excess: Sequence[ModelExcess]) -> str:
     Returns
     -------
     str
-        Up to three sentences: the model, the next best, and a baseline that is even better; empty without click models
-        that were tested under a change of policy.
+        Up to three sentences: the model, or the baseline that is better than all of them, and the best click model that
+        is left; empty without click models that were tested under a change of policy.
     """
     models = [one for one in excess if one.role in PEER_ROLES]
     if not models:
         return ""
-    best, n = models[0], len(models[0].shifts)
+    best, n = excess[0], len(excess[0].shifts)
     over = f"mean over {n} changes of ranker" if n > 1 else f"with {best.worst}"
+    named = f"the baseline {best.model}" if best is not models[0] else best.model
     first = (
-        f"Use {best.model}: on another ranker's lists it predicts clicks best, with a perplexity of "
+        f"Use {named}: on another ranker's lists it predicts clicks best, with a perplexity of "
         f"{_number(best.mean)} above the best possible ({over})."
     )
     others = []
     if not math.isnan(best.ind):
         others.append(f"Under the ranker of its training log, that is {best.ind:.4f}.")
-    if len(models) > 1:
-        second = models[1]
+    second = next((one for one in models if one is not best), None)
+    if second is not None:
         apart = second.mean.mean - best.mean.mean
-        noise = math.hypot(best.mean.half, second.mean.half)
-        chance = ", which is no difference beyond chance" if apart <= noise else ""
-        others.append(f"{second.model} is next ({_number(second.mean)}){chance}.")
-    if excess[0].role == "baseline":
-        others.append(f"The baseline {excess[0].model} is even closer: {_number(excess[0].mean)}.")
+        noise = math.hypot(*(0.0 if math.isnan(one.mean.half) else one.mean.half for one in (best, second)))
+        chance = ", which is no difference beyond chance" if noise and apart <= noise else ""
+        place = "the best click model" if best is not models[0] else "next"
+        others.append(f"{second.model} is {place} ({_number(second.mean)}){chance}.")
     return "\n\n".join(filter(None, (first, " ".join(others))))
 
 
@@ -161,7 +161,7 @@ def excess_table(excess: Sequence[ModelExcess], verdicts: Sequence[Mapping[str, 
     """
     by_model = {verdict["model"]: verdict["verdict"] for verdict in verdicts}
     compared = [one.model for one in excess if one.role in PEER_ROLES][:1]
-    return [
+    table: Rows = [
         {
             "model": one.model,
             "same ranker": one.ind,
@@ -171,7 +171,9 @@ def excess_table(excess: Sequence[ModelExcess], verdicts: Sequence[Mapping[str, 
             "verdict": by_model.get(one.model, one.role),
         }
         for one in excess
-    ] + [{"model": name, "verdict": verdict} for name, verdict in by_model.items() if excess and verdict == IMPOSSIBLE]
+    ]
+    impossible = [name for name, verdict in by_model.items() if table and verdict == IMPOSSIBLE]
+    return table + [dict.fromkeys(table[0]) | {"model": name, "verdict": IMPOSSIBLE} for name in impossible]
 
 
 def excess_figure(excess: Sequence[ModelExcess]) -> Any:

@@ -69,7 +69,7 @@ def loss_figure(means: Sequence[Mapping[str, Any]]) -> Any:
         x=[row["excess"] for row in means],
         y=names,
         mode="markers",
-        marker={"symbol": "line-ns", "size": 22, "line": {"width": 3, "color": COLOURS[6]}},
+        marker={"symbol": "line-ns", "size": 22, "line": {"width": 3, "color": COLOURS[6]}, "color": COLOURS[6]},
         hovertemplate="all of it: %{x:.4f}<extra></extra>",
     )
     figure.update_layout(

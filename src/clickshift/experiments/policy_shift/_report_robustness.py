@@ -383,6 +383,7 @@ def oracle_gap_figure(rows: Sequence[Row]) -> Any:
             "ticktext": names,
             "range": [-0.5, len(settings) - 0.5],
             "tickfont": {"size": 10},
+            "zeroline": False,
         },
         legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.2, "yanchor": "top"},
         margin={"l": 62, "r": 32, "t": 58, "b": 105},

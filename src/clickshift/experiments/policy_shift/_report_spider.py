@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from clickshift.display.figures import COLOURS
+from clickshift.display.figures import COLOURS, LABEL, PLATE, RING
 from clickshift.display.tables import Row
 from clickshift.experiments.policy_shift._report_robustness import (
     WORST,
@@ -35,6 +35,8 @@ _COLUMNS = 3
 """Number of charts in a row of the sheet."""
 _FEWEST_SPOKES = 3
 """Number of changes of policy from which a spider has a shape."""
+_TITLE_HEIGHT = 26
+"""Height of the title above a chart, in pixels: labels around the rings reach the corners below it."""
 _LEGEND_HEIGHT = 60
 """Height of the legend below the charts of the sheet, in pixels."""
 _LABEL_LENGTH = 20
@@ -65,7 +67,8 @@ def spider_sheet(figures: Mapping[str, Any]) -> Any:
         return None
     columns = min(_COLUMNS, len(charts))
     n_rows = -(-len(charts) // columns)
-    width, height = columns * _SIZE, n_rows * _SIZE + _LEGEND_HEIGHT
+    cell = _SIZE + _TITLE_HEIGHT
+    width, height = columns * _SIZE, n_rows * cell + _LEGEND_HEIGHT
     traces: list[dict[str, Any]] = []
     labels: list[dict[str, Any]] = []
     layout: dict[str, Any] = {
@@ -78,7 +81,7 @@ def spider_sheet(figures: Mapping[str, Any]) -> Any:
         "annotations": labels,
     }
     for number, chart in enumerate(chart.to_plotly_json() for chart in charts):
-        left, top = number % columns * _SIZE, height - number // columns * _SIZE
+        left, top = number % columns * _SIZE, height - number // columns * cell
         polar = f"polar{number + 1}" if number else "polar"
         margin = chart["layout"]["margin"]["l"]
 
@@ -86,12 +89,12 @@ def spider_sheet(figures: Mapping[str, Any]) -> Any:
             return (left + margin + value * (_SIZE - 2 * margin)) / width
 
         def y(value: float, top: float = top, margin: float = margin) -> float:
-            return (top - _SIZE + margin + value * (_SIZE - 2 * margin)) / height
+            return (top - cell + margin + value * (_SIZE - 2 * margin)) / height
 
         for trace in chart["data"]:
             traces.append(trace | {"subplot": polar, "showlegend": number == 0 and trace.get("showlegend", True)})
         layout[polar] = chart["layout"]["polar"] | {"domain": {"x": [x(0), x(1)], "y": [y(0), y(1)]}}
-        title = {"text": chart["layout"]["title"]["text"], "x": (left + 16) / width, "y": (top - 16) / height}
+        title = {"text": chart["layout"]["title"]["text"], "x": (left + 16) / width, "y": (top - 6) / height}
         title |= {"showarrow": False, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "top"}
         labels.append(title | {"font": {"size": 18}})
         labels.extend(label | {"x": x(label["x"]), "y": y(label["y"])} for label in chart["layout"]["annotations"])
@@ -115,8 +118,8 @@ def _spider(model: str, spokes: Sequence[Setting], shifts: dict[Setting, Shift],
         title=_title(model),
         template="plotly_white",
         width=_SIZE,
-        height=_SIZE,
-        margin={side: outer + _FONT for side in "lrtb"} | {"autoexpand": False},
+        height=_SIZE + _TITLE_HEIGHT,
+        margin={side: outer + _FONT for side in "lrb"} | {"t": outer + _FONT + _TITLE_HEIGHT, "autoexpand": False},
         legend={"x": 0, "xref": "container", "y": 0, "yref": "container", "yanchor": "bottom", "font": {"size": 10}},
         polar=_polar(),
         annotations=[*_labels(spokes, angles, outer), *_ends()],
@@ -159,14 +162,14 @@ def _polar() -> dict[str, Any]:
             "showticklabels": False,
             "ticks": "",
             "showgrid": False,
-            "linecolor": "#c3cad3",
+            "linecolor": RING,
         },
         "radialaxis": {
             "range": [0, _EDGE],
             "tickvals": [BEST, BEST + math.log(1.5), WORST],
             "showticklabels": False,
             "ticks": "",
-            "gridcolor": "#d9dee4",
+            "gridcolor": RING,
             "showline": False,
         },
     }
@@ -232,15 +235,13 @@ def _labels(spokes: Sequence[Setting], angles: Sequence[float], outer: float) ->
     labels = []
     for setting, angle in zip(spokes, angles, strict=True):
         along, text = angle - 90 if angle <= 180 else angle + 90, _short(setting.testing)
-        labels.append(_label(html.escape(text), angle, along, beyond=_GAP + _LETTER * len(text) / 2, colour="#323f4b"))
+        labels.append(_label(html.escape(text), angle, along, beyond=_GAP + _LETTER * len(text) / 2))
     start = 0
     for log, group in groupby(spokes, key=lambda setting: LogName(setting.user, setting.training)):
         count = len(list(group))
         angle = 360 * (start + count / 2) / len(spokes)
         around = angle - 180 if 90 < angle < 270 else angle
-        labels.append(
-            _label(f"<b>{html.escape(_short(log.training))}</b>", angle, around, beyond=outer, colour="#1f2933")
-        )
+        labels.append(_label(f"<b>{html.escape(_short(log.training))}</b>", angle, around, beyond=outer))
         start += count
     return labels
 
@@ -248,15 +249,10 @@ def _labels(spokes: Sequence[Setting], angles: Sequence[float], outer: float) ->
 def _ends() -> list[dict[str, Any]]:
     """Labels of the best and the worst value, between the last spoke and the first."""
     ends = {"best": BEST, "worst": WORST}
-    return [
-        _label(text, 0, 0, radius=value / _EDGE, colour="#52606d") | {"bgcolor": "rgba(255,255,255,0.6)"}
-        for text, value in ends.items()
-    ]
+    return [_label(text, 0, 0, radius=value / _EDGE) | {"bgcolor": PLATE} for text, value in ends.items()]
 
 
-def _label(
-    text: str, angle: float, rotation: float, *, colour: str, radius: float = 1.0, beyond: float = 0.0
-) -> dict[str, Any]:
+def _label(text: str, angle: float, rotation: float, *, radius: float = 1.0, beyond: float = 0.0) -> dict[str, Any]:
     """A text of Plotly's HTML at an angle, at a share of the radius and so many pixels beyond it."""
     sine, cosine = math.sin(math.radians(angle)), math.cos(math.radians(angle))
     return {
@@ -271,7 +267,7 @@ def _label(
         "yanchor": "middle",
         "textangle": (rotation + 180) % 360 - 180,
         "showarrow": False,
-        "font": {"size": _FONT, "color": colour},
+        "font": {"size": _FONT, "color": LABEL},
     }
 
 
@@ -299,4 +295,4 @@ def _hover(shift: Shift | None, setting: Setting) -> str:
 
 def _title(model: str) -> dict[str, Any]:
     """Title of a chart, in its corner."""
-    return {"text": f"<b>{html.escape(model)}</b>", "x": 0.02, "y": 0.98, "yanchor": "top", "font": {"size": 18}}
+    return {"text": f"<b>{html.escape(model)}</b>", "x": 0.02, "y": 0.99, "yanchor": "top", "font": {"size": 18}}

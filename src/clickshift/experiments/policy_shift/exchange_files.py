@@ -437,8 +437,8 @@ class _Predictions:
             row = int(np.searchsorted(np.cumsum(lengths), bad[0], side="right"))
             raise FileError(
                 place,
-                f"a click probability must be between 0 and 1: got {prob[bad[0]]:g} for session {session[row]}, and "
-                f"{len(bad)} such values in all. Fix the predictions.",
+                f"a click probability must be between 0 and 1: got {prob[bad[0]]:g} for session {session[row]} "
+                f"({len(bad):,} such values). Fix the predictions.",
                 code="bad-probability",
                 session=int(session[row]),
                 value=float(prob[bad[0]]),
@@ -473,8 +473,8 @@ class _Predictions:
         if not found.all():
             raise FileError(
                 self.source,
-                f"every test session must have a prediction: session {wanted[~found][0]} has none, nor have "
-                f"{(~found).sum() - 1} others of its log. Predict all sessions of all folders of the export.",
+                f"every test session must have a prediction: session {wanted[~found][0]} has none ({(~found).sum():,} "
+                "such sessions of its log). Predict all sessions of all folders of the export.",
                 code="missing-prediction",
                 session=int(wanted[~found][0]),
                 count=int((~found).sum()),
@@ -485,7 +485,8 @@ class _Predictions:
             raise FileError(
                 self.source,
                 f"there must be one probability per result: session {wanted[wrong[0]]} has {length[wrong[0]]} for "
-                f"{sessions.rankings.length[wrong[0]]} results, and {len(wrong)} sessions of its log are wrong.",
+                f"{sessions.rankings.length[wrong[0]]} results ({len(wrong):,} such sessions of its log). Fix the "
+                "predictions.",
                 code="wrong-length",
                 session=int(wanted[wrong[0]]),
                 count=len(wrong),

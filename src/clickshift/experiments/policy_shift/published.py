@@ -374,8 +374,8 @@ def _oracle_sentence(differences: Sequence[Difference]) -> str:
     if oracle is None or oracle.agrees:
         return ""
     return (
-        f"The others differ because the queries do: the perplexity of the user's own model, which nothing can beat, is "
-        f"{oracle.ours.mean - oracle.published.mean:+.3f} on them."
+        "All models differ because the queries do: the ood perplexity of the user's own model, which nothing can beat, "
+        f"differs by {oracle.ours.mean - oracle.published.mean:+.3f}. What differs beyond that is in the table."
     )
 
 
