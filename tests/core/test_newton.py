@@ -28,6 +28,22 @@ def test_a_step_goes_uphill_where_the_information_is_not_positive_definite(rng: 
     assert (np.linalg.eigvalsh(covariance(information)) > 0).all()
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_rounding_does_not_decide_whether_a_direction_is_identified(seed: int) -> None:
+    """Ratios are identified and their common factor is not: the exact information matrix is singular."""
+    rng = np.random.default_rng(seed)
+    weight = np.triu(rng.uniform(0.5, 2, (6, 6)), 1)
+    weight += weight.T
+    information = (np.diag(weight.sum(axis=1)) - weight) * np.logspace(0, 4, 6)[:, None] * np.logspace(0, 4, 6)
+    information += 1e-15 * seed * np.diag(np.diag(information))  # the decomposition succeeds, or it fails
+    assert np.linalg.eigvalsh(covariance(information))[-1] == pytest.approx(100)
+
+
+def test_scales_of_parameters_may_differ() -> None:
+    variances = np.array([1e-9, 1.0, 1e9])
+    np.testing.assert_allclose(covariance(np.diag(1 / variances)), np.diag(variances))
+
+
 def test_no_parameters_need_no_step() -> None:
     assert damped_newton_step(np.empty((0, 0)), np.empty(0)).shape == (0,)
     assert covariance(np.empty((0, 0))).shape == (0, 0)

@@ -24,6 +24,8 @@ MAX_HALVINGS = 8
 """Number of lengths of a step that are tried, each half of the one before."""
 _ROUNDING_ERROR = 1e-12
 """Relative rounding error of the objective: a decrease by less does not count, or the order of sums would decide."""
+_SINGULAR = 1e10
+"""Variance inflation factor from which on an information matrix counts as singular: its inverse is rounding error."""
 _MAX_STALLED = 3
 """Number of steps in a row whose gain is below the rounding error, before the maximisation ends."""
 
@@ -165,8 +167,8 @@ def damped_newton_step(
 def covariance(information: Float[np.ndarray, "free free"]) -> Float[np.ndarray, "free free"]:
     """Return the covariance matrix: the inverse of the information matrix.
 
-    If the matrix is not positive definite, eigenvalues are raised to 0.01, so that directions that are not identified
-    have a standard error of 10 on the logit scale.
+    If the matrix is not positive definite, or only up to rounding, eigenvalues are raised to 0.01, so that directions
+    that are not identified have a standard error of 10 on the logit scale.
 
     Parameters
     ----------
@@ -174,7 +176,7 @@ def covariance(information: Float[np.ndarray, "free free"]) -> Float[np.ndarray,
         Negative Hessian of the log-likelihood.
     """
     inverse = _solve_positive_definite(information, np.eye(len(information)))
-    if inverse is None:
+    if inverse is None or (np.diag(information) * np.diag(inverse) > _SINGULAR).any():
         curvature, axes = np.linalg.eigh(information)
         inverse = np.einsum("ij,j,kj->ik", axes, 1 / np.maximum(curvature, 0.01), axes)
     return inverse
