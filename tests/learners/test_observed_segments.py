@@ -180,3 +180,13 @@ def test_the_result_says_how_far_clicks_alone_are_from_views(tmp_path: Path) -> 
     assert "rank 3 on phone" in facts["conclusion"]
     cs.save_model(model, tmp_path / "model")
     assert cs.load_model(tmp_path / "model").examination_table() == model.examination_table()
+
+
+def test_the_figure_has_the_views_of_each_segment_in_its_colour() -> None:
+    model = cs.fit("PBM", viewed_log(2000, 9), by="device")
+    lines = {trace.name: trace for trace in cs.examination(model).figure().data if trace.name}
+    for label in ("desktop", "phone"):
+        crosses, rows = lines[f"observed, {label}"], [r for r in model.examination_table() if r["segment"] == label]
+        assert crosses.marker.color == lines[label].line.color
+        assert list(crosses.y) == [row["observed"] for row in rows]
+        assert list(lines[f"from clicks alone, {label}"].y) == [row["from_clicks"] for row in rows]
