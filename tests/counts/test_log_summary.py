@@ -126,7 +126,7 @@ def test_holes_signals_and_segments_are_summed_over_sessions() -> None:
     }
     assert facts["segments"] == {"device": {"desktop": 1, "phone": 3}}
     document = log_summary(log).document
-    assert "4 holes; signals viewed, revenue; segments device" in document.data
+    assert "4 holes; views of 4 results; signals revenue; segments device" in document.data
     sizes = {row["name"]: row["value"] for row in two_columns_of(document)}
     assert sizes["holes"] == "4 (36.4% of ranks)"
     assert sizes["segment device"] == "phone 75.0%, desktop 25.0%"

@@ -13,7 +13,7 @@ import pytest
 import clickshift as cs
 from clickshift.core.intervals import wilson_interval
 from clickshift.exploration import Exploration
-from clickshift.exploration._page import explore_page
+from clickshift.exploration._page import _tables, explore_page
 from tests.codes import warns_code
 from tests.display.browsers import window
 from tests.exploration.conftest import HOSTILE
@@ -184,3 +184,13 @@ def test_hostile_labels_are_data(log: cs.Sessions) -> None:
     assert {one["label"] for one in data["segments"][0]["labels"]} == set(labels)
     assert "<script>window" not in page
     assert "<img" not in page
+
+
+def test_the_page_counts_what_the_log_has(explored: Exploration, log: cs.Sessions) -> None:
+    sizes = {row[""]: row[" "] for row in _tables(explored)["sizes"]}
+    code = log.segments["device"].code
+    unknown = log.count[code < 0].sum() / log.total
+    assert sizes["segment device"].endswith(f"unknown {unknown:.1%}")
+    known = log.count @ (~np.isnan(log.signals["viewed"])).sum(axis=1)
+    assert f"views of {known:,} results; segments device, country" in explored.document.data
+    assert "views of" not in cs.explore(plain(log), sample=0).document.data

@@ -18,6 +18,7 @@ from clickshift.policies.derived.model_scores import examination
 from clickshift.propensity.estimate import METHODS, Propensities, propensities, read_propensities
 from clickshift.simulation.simulate import simulate
 from tests.codes import raises_code, warns_code
+from tests.full_logs import full_log
 from tests.propensity.worlds import PLANTED, RANKS, clicks, expected, swapped_clicks, users, world
 from tests.suite import Study
 
@@ -335,3 +336,11 @@ def test_an_interval_without_an_end_identifies_nothing() -> None:
     assert [row["high"] for row in curve.document.tables["examination"]][2] == np.inf
     band, line, _ = curve.figure().data
     assert (list(line.x), list(band.x)) == ([1, 2], [1, 2, 2, 1])
+
+
+def test_sessions_with_a_hole_at_the_first_rank_count() -> None:
+    log = full_log(300)
+    assert not log.rankings.shown[:, 0].all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert propensities(log, "harvesting", replicates=0).data.startswith(f"{log.total} sessions")

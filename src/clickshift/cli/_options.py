@@ -26,6 +26,12 @@ MERGE_REGIONS = typer.Option(
     "--merge-regions",
     help="Name queries of the Yandex relevance log by QueryID alone, as in the policy-shift paper.",
 )
+PROPENSITY_KIND = typer.Option(
+    "marginal",
+    help="What the column propensity_at_rank is with --logging propensities: 'marginal', P(document at this rank); "
+    "'conditional', the same given the documents above, as Plackett-Luce samplers record it; 'cascade', P(documents "
+    "down to this rank); or 'independent', of a policy that fills every position by itself.",
+)
 LEVEL = typer.Option(0.95, help="Confidence level of the intervals.")
 REPLICATES = typer.Option(200, min=20, help="Number of bootstrap replicates for the confidence intervals.")
 REPORT_FOLDER = typer.Option(None, "--output", "-o", help="Folder for the result rows and the report.")

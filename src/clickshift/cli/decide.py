@@ -8,7 +8,17 @@ import typer
 
 from clickshift.cli._console import render, reporting
 from clickshift.cli._exit_codes import GATE_FAILED
-from clickshift.cli._options import COLUMN, JSON, LOG, REPLICATES, REPORT, REWARD, SKIP_BAD, parse_columns
+from clickshift.cli._options import (
+    COLUMN,
+    JSON,
+    LOG,
+    PROPENSITY_KIND,
+    REPLICATES,
+    REPORT,
+    REWARD,
+    SKIP_BAD,
+    parse_columns,
+)
 
 
 def decide(
@@ -22,6 +32,7 @@ def decide(
     logging: str = typer.Option(
         "frequencies", help="Logging policy: list 'frequencies' of the log, or the 'propensities' that it carries."
     ),
+    propensity_kind: str = PROPENSITY_KIND,
     cluster: str = typer.Option("session", help="Independent unit of the bootstrap: 'session' or 'user'."),
     level: float = typer.Option(0.95, help="Confidence level of the intervals, for all candidates together."),
     replicates: int = REPLICATES,
@@ -46,6 +57,7 @@ def decide(
             candidate,
             reward=reward,
             logging=logging,
+            propensity_kind=propensity_kind,
             cluster=cluster,
             level=level,
             replicates=replicates,

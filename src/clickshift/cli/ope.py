@@ -16,6 +16,7 @@ from clickshift.cli._options import (
     JSON,
     LEVEL,
     LOG,
+    PROPENSITY_KIND,
     REPLICATES,
     REPORT,
     REWARD_HELP,
@@ -87,10 +88,11 @@ def evaluate(
     ),
     logging: str = typer.Option(
         "frequencies",
-        help="Logging policy: list 'frequencies' of the log, the 'propensities' that it carries (of lists for List, by "
-        "position for IP, PBM and Item), or a file with the policy itself: a table of query, docs and weight, or of "
+        help="Logging policy: list 'frequencies' of the log, the 'propensities' that it carries (of whole lists or by "
+        "position, see --propensity-kind), or a file with the policy itself: a table of query, docs and weight, or of "
         "query, doc and score.",
     ),
+    propensity_kind: str = PROPENSITY_KIND,
     examination: str | None = typer.Option(
         None,
         help="Examination by rank for PBM: a file of `clickshift propensities`, numbers such as 1,0.6,0.4, or 1/rank, "
@@ -126,6 +128,7 @@ def evaluate(
             reward=reward,
             clip=_parse_clip(clip),
             logging=logging,
+            propensity_kind=propensity_kind,
             examination=examination,
             cluster=cluster,
             level=level,

@@ -143,7 +143,7 @@ class Cells:
         weight
             Weight of each row of the log; by default, its count.
         views
-            Whether to count views, too, in one more pass, where the log has the signal `viewed`; not by segment.
+            Whether to count views, too, in one more pass, where the log has the signal `viewed`.
         segments
             Segment by which sessions are counted apart.
 
@@ -162,7 +162,7 @@ class Cells:
         count = _count_dense if size <= _MAX_DENSE_CELLS else count_large
         columns = count(log, weight, by, n_situations, segments)
         cells = cls(log.vocabulary, log.n_ranks, by, *columns, n_segments=1 if segments is None else segments.n)
-        return replace(cells, views=_count_views(log, weight, cells)) if views and has_views(log) else cells
+        return replace(cells, views=_count_views(log, weight, cells, segments)) if views and has_views(log) else cells
 
     def validate(self) -> None:
         """Raise ValueError unless the columns are what counting gives, e.g. because a file was changed.
@@ -767,12 +767,13 @@ def _add_pair_range(pair, click, count, start, stop, by, n_situations, table):
                 above = r + 1 if clicked else above
 
 
-def _count_views(log: Log, weight: np.ndarray | None, cells: Cells) -> CellViews:
+def _count_views(log: Log, weight: np.ndarray | None, cells: Cells, segments: SegmentNumbers | None) -> CellViews:
     """Count the views of cells that were counted before; each thread counts the pairs of its own range."""
     counts, contradicted = np.zeros((3, len(cells.pair))), 0.0
     ranges, by_code = cells.ranges(n_threads(len(log))), _BY_FROM_COARSE_TO_FINE.index(cells.by)
     columns = cells.offsets, cells.situation.astype(np.int64), counts
-    for part, count in weighted_chunks(log, weight):
+    n_situations = count_situations(cells.by, cells.n_ranks)
+    for part, segment, count in _segmented_chunks(log, weight, segments):
         viewed = part.viewed
         if viewed is None:
             continue
@@ -780,7 +781,8 @@ def _count_views(log: Log, weight: np.ndarray | None, cells: Cells) -> CellViews
         if viewed.dtype != bool:
             state[np.isnan(viewed)] = 0
         contradicted += float(count @ (part.click & (state == _UNVIEWED)).sum(axis=1))
-        arrays = part.rankings.pair, part.click, state, count
+        start = np.zeros(len(part), np.int64) if segment is None else segment.astype(np.int64) * n_situations
+        arrays = part.rankings.pair, part.click, state, count, start
         for_each(partial(_add_range_of_views, ranges, arrays, by_code, columns), len(ranges))
     return CellViews(counts[0], counts[1], counts[2], contradicted)
 
@@ -798,14 +800,14 @@ def _add_range_of_views(
 
 @njit(cache=True, nogil=True)
 @no_type_check
-def _add_views(pair, click, state, count, start, stop, by, offsets, situation, counts):
+def _add_views(pair, click, state, count, first_situation, start, stop, by, offsets, situation, counts):
     """Add the known views of the pairs from `start` to `stop` to their cells: clicks, skips, and what was not viewed.
 
     A click is viewed, whatever its state says.
     """
     n, ranks = pair.shape
     for i in range(n):
-        first, above = 0, 0  # first situation of the rank, and offset by the clicks above
+        first, above = first_situation[i], 0  # first situation of the rank, and offset by the clicks above
         for r in range(ranks):
             p, clicked = pair[i, r], click[i, r]
             if p >= start and p < stop and state[i, r] != 0:

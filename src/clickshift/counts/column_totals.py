@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from clickshift.data._columns import VIEWED
 from clickshift.data.sessions import Sessions
 
 _LABELS_SHOWN = 6
@@ -130,9 +131,12 @@ class ColumnTotals:
         return texts | ({"propensities by position": "yes"} if self.by_position else {})
 
     def describe(self) -> str:
-        """Return the names of the columns that the log has in one line; "" if it has none."""
+        """Return what the log has in one line: holes, views, further signals and segments; "" if it has none."""
         named = [f"{self.holes:,.0f} holes"] if self.holes else []
-        named += [f"signals {', '.join(self.signals)}"] if self.signals else []
+        if (views := self.signals.get(VIEWED)) is not None:
+            named += [f"views of {views.known:,.0f} results"]
+        others = [name for name in self.signals if name != VIEWED]
+        named += [f"signals {', '.join(others)}"] if others else []
         named += [f"segments {', '.join(self.segments)}"] if self.segments else []
         return "; ".join(named)
 

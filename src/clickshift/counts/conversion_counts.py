@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from clickshift.core.progress import Progress, silent
 from clickshift.core.unique_rows import distinct_sorted
 from clickshift.counts.cells import signal_names
+from clickshift.counts.segment_numbers import SegmentNumbers
 from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
 from clickshift.data.signal_values import SignalValue
@@ -89,25 +90,12 @@ class ConversionCounts:
         SpecError
             "unknown-signal" if the log lacks a signal.
         """
-        names = signal_names(log)
-        for value in values:
-            value.check(names)
-        parts: list[list[_Part]] = [[] for _ in values]
-        extra = np.zeros((len(values), 3))
-        for chunk in log.chunks():
-            for k, value in enumerate(values):
-                part, more = _count_chunk(chunk, value, log.n_ranks, keep_without_click)
-                extra[k] += more
-                parts[k].append(part)
-                if sum(len(key) for key, _ in parts[k][1:]) > max(_WAITING_CELLS, len(parts[k][0][0])):
-                    parts[k] = [_add(parts[k])]
-            progress(f"{len(chunk):,} sessions counted")
         counted = []
-        for own, (unknown, without_click, without_click_total) in zip(parts, extra.tolist(), strict=True):
-            key, (clicks, conversions, total, squares) = _add(own)
+        for key, columns, more in count_click_cells(
+            log, values, keep_without_click=keep_without_click, progress=progress
+        ):
             pair, rank = np.divmod(key, log.n_ranks)
-            columns = clicks, conversions, total, squares, unknown, without_click, without_click_total
-            counted.append(cls(log.vocabulary, log.n_ranks, pair, rank, *columns))
+            counted.append(cls(log.vocabulary, log.n_ranks, pair, rank, *columns, *more.tolist()))
         return counted
 
     def by_pair(self) -> Float[np.ndarray, "4 pair"]:
@@ -131,8 +119,60 @@ class ConversionCounts:
         return np.stack([np.bincount(index, column, size) for column in columns])
 
 
+def count_click_cells(
+    log: Log,
+    values: Sequence[SignalValue],
+    *,
+    keep_without_click: bool = False,
+    segments: SegmentNumbers | None = None,
+    progress: Progress = silent,
+) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Count clicks, conversions, values and their squares by pair, segment and rank in one pass, for several values.
+
+    Parameters
+    ----------
+    log
+        Sessions or an encoded log.
+    values
+        What to count.
+    keep_without_click
+        Whether a conversion without a click counts as one with a click.
+    segments
+        Segment by which sessions are counted apart.
+    progress
+        Called after each chunk.
+
+    Returns
+    -------
+    list of tuple
+        Of each value: keys (pair x segments + segment) x ranks + rank, ascending; their counts; and clicks of unknown
+        value, results with a value that were not clicked, and the sum of their values.
+    """
+    names = signal_names(log)
+    for value in values:
+        value.check(names)
+    parts: list[list[_Part]] = [[] for _ in values]
+    extra = np.zeros((len(values), 3))
+    for chunk in log.chunks():
+        start, n_situations = np.zeros(len(chunk), np.int64), log.n_ranks
+        if segments is not None:
+            start, n_situations = segments.of(chunk).astype(np.int64) * log.n_ranks, log.n_ranks * segments.n
+        for k, value in enumerate(values):
+            part, more = _count_chunk(chunk, value, start, n_situations, keep_without_click)
+            extra[k] += more
+            parts[k].append(part)
+            if sum(len(key) for key, _ in parts[k][1:]) > max(_WAITING_CELLS, len(parts[k][0][0])):
+                parts[k] = [_add(parts[k])]
+        progress(f"{len(chunk):,} sessions counted")
+    return [(*_add(own), more) for own, more in zip(parts, extra, strict=True)]
+
+
 def _count_chunk(
-    sessions: Sessions, value: SignalValue, n_ranks: int, keep_without_click: bool
+    sessions: Sessions,
+    value: SignalValue,
+    start: Int[np.ndarray, " session"],
+    n_situations: int,
+    keep_without_click: bool,
 ) -> tuple[_Part, Float[np.ndarray, " 3"]]:
     """Count the clicks of one chunk; also the unknown values, and the conversions without a click with their value."""
     values, click, count = value.of(sessions), sessions.click, sessions.count.astype(np.float64)
@@ -143,7 +183,7 @@ def _count_chunk(
     used = (click | stray if keep_without_click else click) & known & (sessions.rankings.pair != UNSEEN)
     row, rank = np.nonzero(used)
     pair, weight, x = sessions.rankings.pair[row, rank].astype(np.int64), count[row], values[row, rank]
-    key, cell = distinct_sorted(pair * n_ranks + rank)
+    key, cell = distinct_sorted(pair * n_situations + start[row] + rank)
     columns = (weight, weight * (x > 0), weight * x, weight * x * x)
     return (key, _sums(cell, columns, len(key))), np.array(more)
 

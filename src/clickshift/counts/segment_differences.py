@@ -166,11 +166,11 @@ def counts_by_segment(log: Log) -> Iterator[tuple[SegmentNumbers, Cells]]:
             if error.code != "one-segment":
                 raise
             continue
-        if segments.n <= _MAX_LABELS:
+        if segments.n <= MAX_LABELS:
             yield segments, Cells.of(log, segments=segments)
 
 
-_MAX_LABELS = 100
+MAX_LABELS = 100
 """Labels of a segment that is tested unasked, at most."""
 
 

@@ -55,6 +55,7 @@ def curve_figure(rows: Sequence[Row]) -> Any:
     figure = go.Figure()
     lines, segments = _lines(rows), "segment" in rows[0]
     for i, (name, line) in enumerate(lines.items()):
+        colour = COLOURS[i % len(COLOURS)] if segments else COLOURS[0] if i == 0 else _gradient(i)
         add_curve(
             figure,
             [row["rank"] for row in line],
@@ -63,12 +64,14 @@ def curve_figure(rows: Sequence[Row]) -> Any:
             [None if _is_unidentified(row) else row.get("high") for row in line],
             name=name,
             symbol=["circle-open" if _is_unidentified(row) else "circle" for row in line],
-            colour=COLOURS[i % len(COLOURS)] if segments else COLOURS[0] if i == 0 else _gradient(i),
+            colour=colour,
             width=2.5 if segments or i == 0 else 1.5,
             band=segments or i == 0,
         )
-        if i == 0 and "observed" in line[0]:
-            _add_views(figure, line)
+        if segments and "observed" in line[0]:
+            _add_views(figure, line, label=name, colours=(colour, colour))
+        elif i == 0 and "observed" in line[0]:
+            _add_views(figure, line, colours=(COLOURS[1], COLOURS[2]))
     figure.update_layout(
         template="plotly_white",
         yaxis={"title": axis, "rangemode": "tozero"},
@@ -80,15 +83,16 @@ def curve_figure(rows: Sequence[Row]) -> Any:
     return figure
 
 
-def _add_views(figure: Any, line: Sequence[Row]) -> None:
-    """Add the observed examination, and the one that clicks alone would suggest."""
-    ranks = [row["rank"] for row in line]
+def _add_views(figure: Any, line: Sequence[Row], *, colours: tuple[str, str], label: str = "") -> None:
+    """Add the observed examination, and the one that clicks alone would suggest; the label names its segment."""
+    ranks, of_label = [row["rank"] for row in line], f", {label}" if label else ""
     for name, column, mode, style in (
-        ("observed", "observed", "markers", {"marker": {"symbol": "cross", "size": 9, "color": COLOURS[1]}}),
-        ("from clicks alone", "from_clicks", "lines", {"line": {"dash": "dot", "color": COLOURS[2]}}),
+        ("observed", "observed", "markers", {"marker": {"symbol": "cross", "size": 9, "color": colours[0]}}),
+        ("from clicks alone", "from_clicks", "lines", {"line": {"dash": "dot", "color": colours[1]}}),
     ):
         values = [row[column] for row in line]
-        hover = f"rank %{{x}}: %{{y:.3f}}<extra>{name}</extra>"
+        hover = f"rank %{{x}}: %{{y:.3f}}<extra>{name}{of_label}</extra>"
+        name += of_label
         figure.add_scatter(x=ranks, y=values, name=name, mode=mode, hovertemplate=hover, showlegend=True, **style)
 
 

@@ -97,6 +97,8 @@ def data_line(name: str, summary: LogSummary, model: ClickModel, fitted: bool, c
         f"{name}: {summary.sessions:,} sessions, {summary.queries:,} queries, {summary.documents:,} documents, "
         f"{len(summary.clicks)} ranks, {summary.clicks_per_session:.2f} clicks per session"
     ]
+    if summary.columns is not None and (described := summary.columns.describe()):
+        parts.append(described)
     if summary.time is not None:
         parts.append(f"{summary.time[0]} to {summary.time[1]}")
     evidence = model.evidence

@@ -218,6 +218,7 @@ def _tables(exploration: Exploration) -> dict[str, Any]:
         "weakest link between ranks": f"{summary.swap_graph.weakest_link:,.0f} effective swaps",
         "time": "–" if summary.time is None else " to ".join(summary.time),
         "users": "–" if summary.users is None else f"{summary.users:,}",
+        **({} if summary.columns is None else summary.columns.sizes(summary.sessions)),
     }
     text = summary.identifiability
     how = "its parameter" if name == "PBM" else f"{_MEAN_EXAMINATION}; it has no interval"

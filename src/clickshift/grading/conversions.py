@@ -14,8 +14,12 @@ from typing_extensions import override
 
 from clickshift.core.progress import Progress, silent
 from clickshift.core.text import join_words
+from clickshift.counts.column_totals import ColumnTotals
 from clickshift.counts.conversion_counts import ConversionCounts
 from clickshift.counts.open_log import LogLike, open_log
+from clickshift.counts.segment_conversions import SegmentConversions
+from clickshift.data.days import time_range
+from clickshift.data.description import describe_log, log_source
 from clickshift.data.encoded_log import EncodedLog, Log
 from clickshift.data.sessions import Sessions
 from clickshift.data.signal_values import SignalValue, signal_columns
@@ -25,6 +29,7 @@ from clickshift.display.figures import dot_plot
 from clickshift.display.result import Result
 from clickshift.display.tables import Rows, facts_table
 from clickshift.errors import ClickshiftWarning, DataError, SpecError
+from clickshift.grading._segment_rates import RATE_LEVEL, SegmentRates, as_count
 from clickshift.io.read_report import OnBadLine
 from clickshift.io.tables.extra_columns import columns_with
 from clickshift.learners.conversion_rates import ConversionRates, conversion_rates, rank_dependence
@@ -32,8 +37,6 @@ from clickshift.learners.conversion_rates import ConversionRates, conversion_rat
 __all__ = ["Conversions", "conversions", "open_log_with_signals"]
 
 _DOCUMENTS_SHOWN = 15
-_RANK_LEVEL = 0.01
-"""P-value below which conversions depend on the rank of the click."""
 
 
 @final
@@ -53,6 +56,10 @@ class Conversions(Result):
         "drop" or "keep": what became of conversions without a click.
     level
         Confidence level of the intervals.
+    segments
+        Conversions by segment: for each value, those of each segment of the log.
+    data
+        The log, in one line.
 
     Notes
     -----
@@ -63,6 +70,11 @@ class Conversions(Result):
       value_per_click, strength (pseudo-clicks at the rate of the query that a document gets), rank_slope (relative
       change of the rate per rank, for the same documents), rank_p_value, and by_rank: rank, clicks, conversions, and
       expected conversions if documents converted alike at all ranks;
+    - by_segment, of a log with segments: for each segment and signal its name, p_value of the test that the same
+      documents convert alike on all labels, rank_slope and rank_p_value within labels, and labels: label, sessions,
+      impressions, click_through_rate, relative_clicks (clicks divided by what they were if the same documents were
+      clicked alike at the same ranks), clicks, conversions, rate with rate_low and rate_high, relative_conversions, and
+      value per click with low and high;
     - queries, pairs: numbers of queries and of pairs with clicks;
     - conclusion.
     """
@@ -72,6 +84,8 @@ class Conversions(Result):
     rates: tuple[ConversionRates, ...]
     without_click: str
     level: float
+    segments: tuple[SegmentRates, ...] = ()
+    data: str = ""
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -86,10 +100,17 @@ class Conversions(Result):
             text = f"{facts['rate']:.1%} of {facts['clicks']:,.0f} clicks are followed by {facts['signal']}"
             if not _is_rate(facts):
                 text += f", worth {facts['value_per_click']:.4g} per click"
-            if facts["rank_p_value"] < _RANK_LEVEL:
+            if facts["rank_p_value"] < RATE_LEVEL and not self._explanation(facts["signal"]):
                 text += f"; the same documents convert {facts['rank_slope']:+.1%} per rank"
             sentences.append(f"{text}.")
-        return " ".join(sentences)
+        return " ".join([*sentences, *(text for own in self.segments if (text := own.sentence()))])
+
+    def _explanation(self, signal: str) -> str:
+        """Name a segment within which conversions do not depend on the rank, and which differ by it; "" if none."""
+        for own in self.segments:
+            if str(own.value) == signal and own.differs and own.rank_trend[1] >= RATE_LEVEL:
+                return own.name
+        return ""
 
     def _signals(self) -> Rows:
         """Return the facts of each signal."""
@@ -159,6 +180,7 @@ class Conversions(Result):
         clicked = self.rates[0].clicks > 0
         return {
             "signals": self._signals(),
+            **({"by_segment": [own.facts() for own in self.segments]} if self.segments else {}),
             "queries": len(np.unique(self.vocabulary.pair_query[clicked])),
             "pairs": int(clicked.sum()),
             "conclusion": self.conclusion,
@@ -173,8 +195,8 @@ class Conversions(Result):
                 table=[
                     {
                         "rank": row["rank"],
-                        "clicks": row["clicks"],
-                        "conversions": row["conversions"],
+                        "clicks": as_count(row["clicks"]),
+                        "conversions": as_count(row["conversions"]),
                         "expected": row["expected"],
                     }
                     for row in own["by_rank"]
@@ -184,15 +206,18 @@ class Conversions(Result):
             )
             for own in signals
         ]
-        others = [{name: v for name, v in own.items() if name != "by_rank"} for own in signals]
+        others = [
+            {name: as_count(v) if name in _COUNTS else v for name, v in own.items() if name != "by_rank"}
+            for own in signals
+        ]
         details = [Section(f"{own['signal']}: counts", table=facts_table(own), page_only=True) for own in others]
         tops = [self._top(k) for k in range(len(self.values))]
         return Document(
             "Conversions",
             self.conclusion,
-            [*tops[1:], *sections, *details],
+            [*(own.section() for own in self.segments), *tops[1:], *sections, *details],
             settings={"without click": self.without_click, "level": self.level},
-            data=f"{facts['pairs']:,} clicked documents of {facts['queries']:,} queries",
+            data="; ".join(filter(None, (self.data, f"{facts['pairs']:,} clicked documents"))),
             headline=tops[0],
         )
 
@@ -216,6 +241,8 @@ class Conversions(Result):
         )
 
 
+_COUNTS = frozenset({"clicks", "conversions", "clicks_with_unknown_value", "conversions_without_click"})
+"""Facts of a signal that are counts."""
 _LABEL = 30
 """Most characters of a label in a chart."""
 
@@ -303,11 +330,27 @@ def conversions(
                 signal=str(value),
                 unknown=own.unknown,
             )
+    by_segment = SegmentConversions.of(opened, values, keep_without_click=without_click == "keep")
     result = Conversions(
-        values, tuple(counts), tuple(conversion_rates(own, level=level) for own in counts), without_click, level
+        values,
+        tuple(counts),
+        tuple(conversion_rates(own, level=level) for own in counts),
+        without_click,
+        level,
+        tuple(SegmentRates(own, k, value, level) for k, value in enumerate(values) for own in by_segment),
+        _describe(opened, log),
     )
     _warn(result)
     return result
+
+
+def _describe(opened: Log, log: Any) -> str:
+    """Describe a log in one line, with its holes, signals and segments."""
+    first, last = time_range(opened.time)
+    columns = ColumnTotals.sum([ColumnTotals.of(part) for part in opened.chunks()])
+    queries = opened.vocabulary.n_queries
+    described = describe_log(opened.total, queries, source=log_source(log), first=first, last=last)
+    return "; ".join(filter(None, (described, columns.describe())))
 
 
 def open_log_with_signals(
@@ -354,7 +397,7 @@ def _warn(result: Conversions) -> None:
             stacklevel=3,
         )
     for facts in signals:
-        if facts["rank_p_value"] < _RANK_LEVEL:
+        if facts["rank_p_value"] < RATE_LEVEL and not result._explanation(facts["signal"]):
             warnings.warn(
                 ClickshiftWarning(
                     f"{facts['signal']}: the same documents convert {facts['rank_slope']:+.1%} per rank of the click "

@@ -68,7 +68,7 @@ COMMON_NAMES = {
     "user": ("user_id", "uid", "visitor_id"),
     "propensity": ("logging_propensity", "logging_probability"),
     "viewed": ("is_viewed", "in_viewport"),
-    "propensity_at_rank": ("pscore", "position_propensity"),
+    "propensity_at_rank": ("pscore", "pscore_item_position", "position_propensity"),
     "arm": ("experiment_arm", "search_config"),
 }
 """Other names of our columns that are recognised, in upper or lower case, where a table has none of our name."""

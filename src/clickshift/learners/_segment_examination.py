@@ -2,7 +2,8 @@
 
 The pair (segment, situation) is the situation of `_position_models`, so the same Newton steps fit all curves jointly.
 One situation of one segment has examination 1 by convention, and the level of every other segment is free: a segment
-that clicks less on the same documents examines less. Then the curves are pooled (`_segment_pooling`).
+that clicks less on the same documents examines less. Views make examination observed, as without segments: then no
+situation is 1 by convention. Then the curves are pooled (`_segment_pooling`).
 
 What all values share, the level of low ranks that few documents connect with the first, is a factor. So curves are
 pooled as logarithms, whose contrasts between segments do not depend on it. As logits, the larger of two estimates would
@@ -136,25 +137,29 @@ def fit_examination_by_segment(
     problem = ExaminationProblem(cells, prior or WEAK_PRIOR, pseudo_counts=prior is None, relative=rate)
     first = _first_reference(problem, rate)
     start = np.clip(rate / rate[first], 0.01, _HIGHEST_START)  # these rates are nearly the estimates
+    if cells.views is not None:
+        start = problem.start(None)
     fitted, newton, reference = fit_with_reference(
         problem, start, tolerance * TOLERANCE_FACTOR, max_steps, reference=first, least_gain=_LEAST_GAIN
     )
-    assert reference is not None  # counts by segment have no views
     free = fitted.free
     if prior is None:
         problem.remove_pseudo_counts()
-    e = np.minimum(fitted.examination, 1.0)
-    scaled = problem.profile(_SCALE * e, free)
+    e, scale = np.minimum(fitted.examination, 1.0), _SCALE
+    if reference is None:  # the scale was observed: logits of examination itself, but not of certain examination
+        e, scale = np.minimum(e, 1 - 0.5 / (problem.impressions + 1)), 1.0
+    scaled = problem.profile(scale * e, free)
     cov = problem.covariance(scaled, conditional=prior is None)
     at_maximum = replace(fitted, examination=e, attractiveness=problem.attractiveness(e))
-    errors = problem.errors(at_maximum, _at_full_scale(cov, e), reference)
+    errors = problem.errors(at_maximum, _at_full_scale(cov, e, scale), reference)
 
-    observed = np.sort(np.append(free, reference))
-    of_logs = _of_logs(cov, e)[np.ix_(observed, observed)]
+    observed = free if reference is None else np.sort(np.append(free, reference))
+    of_logs = _of_logs(cov, e, scale)[np.ix_(observed, observed)]
     estimates = SegmentEstimates(np.log(e[observed]), of_logs, _entries(cells, observed))
     shrunk, likelihood = estimates.pooled(_curve_prior(problem, by_rank, estimates, reference)), estimates.pooled()
     mean = np.minimum(np.exp(shrunk.mean), 1.0)
-    mean[observed == reference] = 1.0
+    if reference is not None:
+        mean[observed == reference] = 1.0
     curves = _SegmentMeans(problem, observed, reference).curves(mean, likelihood)
 
     e = curves.curves.ravel()
@@ -180,21 +185,28 @@ def _first_reference(problem: ExaminationProblem, rate: Float[np.ndarray, " situ
 
 
 def _curve_prior(
-    problem: ExaminationProblem, by_rank: Cells, estimates: SegmentEstimates, reference: int
+    problem: ExaminationProblem, by_rank: Cells, estimates: SegmentEstimates, reference: int | None
 ) -> CurvePrior:
-    """Return the prior of the common curve: what one curve for all segments would be shrunk towards."""
+    """Return the prior of the common curve: what one curve for all segments would be shrunk towards.
+
+    It is relative to the reference situation or, where examination was observed, to the most examined entry.
+    """
     cells = problem.cells
     n = count_situations(cells.by, cells.n_ranks)
-    entries = np.unique(np.append(np.flatnonzero(problem.impressions > 0), reference) % n)
+    occurred = np.flatnonzero(problem.impressions > 0)
+    entries = np.unique((occurred if reference is None else np.append(occurred, reference)) % n)
+    common, cov = estimates.common()
     if cells.by == "rank":
         impressions, clicks = by_rank.by_situation()
         rate = (clicks + 0.5) / (impressions + 1)
-        alike = np.clip(np.minimum(rate / rate[reference % n], 1.0), _LEAST, _MOST)[entries]
+        top = int(np.argmax(common))
+        at, level = (entries[top], np.exp(common[top])) if reference is None else (reference % n, 1.0)
+        alike = np.clip(np.minimum(rate / rate[at], 1.0) * level, _LEAST, _MOST)[entries]
         return CurvePrior(np.log(alike), _DEVIATION**2)
     fitted = fit_examination(by_rank, prior=None, tolerance=_CURVE_TOLERANCE, max_steps=_CURVE_STEPS, errors=False)
     curve = fitted.examination[rank_of(cells.by, cells.n_ranks)]
-    common, cov = estimates.common()
-    towards = np.log(np.minimum(curve / curve[reference % n], 1.0))[entries]
+    relative = curve if reference is None else curve / curve[reference % n]
+    towards = np.log(np.minimum(relative, 1.0))[entries]
     return CurvePrior(towards, learned_variance(common - towards, cov))
 
 
@@ -209,12 +221,12 @@ class _SegmentMeans:
     observed
         Situations that occurred.
     reference
-        The situation whose examination is 1 by convention.
+        The situation whose examination is 1 by convention; None where examination was observed.
     """
 
     problem: ExaminationProblem
     observed: Int[np.ndarray, " value"]
-    reference: int
+    reference: int | None
 
     def curves(self, mean: Float[np.ndarray, " value"], likelihood: Pooled) -> SegmentCurves:
         """Return the curves with estimates `mean`, and intervals without the prior of the common curve."""
@@ -232,7 +244,8 @@ class _SegmentMeans:
         errors, counts = np.full(len(e), np.nan), np.full((2, len(e)), np.nan)
         sd = np.sqrt(np.maximum(np.diag(cov), 0))
         errors[self.observed], counts[:, self.observed] = _error_and_counts(center, sd)
-        errors[self.reference] = 0.0
+        if self.reference is not None:
+            errors[self.reference] = 0.0
         pooled_sd = np.sqrt(np.maximum(np.einsum("ev,vw,ew->e", share, cov, share), 0))
         pooled_sd[total[:, 0] == 0] = np.nan
         pooled_errors, pooled_counts = _error_and_counts(share @ center, pooled_sd)
@@ -270,19 +283,19 @@ def _error_and_counts(
 
 
 def _of_logs(
-    cov: Float[np.ndarray, "situation situation"], e: Float[np.ndarray, " situation"]
+    cov: Float[np.ndarray, "situation situation"], e: Float[np.ndarray, " situation"], scale: float
 ) -> Float[np.ndarray, "situation situation"]:
-    """Return the covariance of the logarithms of examination from that of the logits of 0.9 times examination."""
-    slope = 1 - _SCALE * e
+    """Return the covariance of the logarithms of examination from that of the logits of `scale` times examination."""
+    slope = 1 - scale * e
     logs: np.ndarray = cov * slope * slope[:, None]
     return logs
 
 
 def _at_full_scale(
-    cov: Float[np.ndarray, "situation situation"], e: Float[np.ndarray, " situation"]
+    cov: Float[np.ndarray, "situation situation"], e: Float[np.ndarray, " situation"], scale: float
 ) -> Float[np.ndarray, "situation situation"]:
-    """Return the covariance of the logits of examination from that of the logits of 0.9 times examination."""
+    """Return the covariance of the logits of examination from that of the logits of `scale` times examination."""
     e = np.minimum(e, _HIGHEST)
-    slope = (1 - _SCALE * e) / (1 - e)
+    slope = (1 - scale * e) / (1 - e)
     full: np.ndarray = cov * slope * slope[:, None]
     return full

@@ -127,15 +127,34 @@ def rank_dependence(counts: ConversionCounts) -> tuple[float, float]:
     ----------
     Mantel, N. (1963). Chi-square tests with one degree of freedom; extensions of the Mantel-Haenszel procedure. JASA.
     """
+    return rank_trend(counts.pair, counts.rank, counts.clicks, counts.conversions)
+
+
+def rank_trend(
+    stratum: Int[np.ndarray, " cell"],
+    rank: Int[np.ndarray, " cell"],
+    clicked: Float[np.ndarray, " cell"],
+    followed: Float[np.ndarray, " cell"],
+) -> tuple[float, float]:
+    """Test for a linear trend of conversions over ranks within strata, as `rank_dependence` does.
+
+    Parameters
+    ----------
+    stratum
+        Number of the stratum of each cell from 0, such as a pair, or a pair in a segment.
+    rank
+        Rank of each cell.
+    clicked, followed
+        Clicks and conversions of each cell.
+    """
     from scipy.special import ndtr
 
-    clicks, conversions, _, _ = counts.by_pair()
-    n_pairs, rank = len(clicks), counts.rank.astype(np.float64)
-    n = np.maximum(clicks, 1e-12)
-    ranks, squares, converted = (
-        np.bincount(counts.pair, weight, n_pairs)
-        for weight in (counts.clicks * rank, counts.clicks * rank**2, counts.conversions * rank)
+    rank = rank.astype(np.float64)
+    clicks, conversions, ranks, squares, converted = (
+        np.bincount(stratum, weight)
+        for weight in (clicked, followed, clicked * rank, clicked * rank**2, followed * rank)
     )
+    n = np.maximum(clicks, 1e-12)
     within = np.maximum(squares - ranks**2 / n, 0.0)
     rate = conversions / n
     variance = np.where(clicks > 1, within * clicks * rate * (1 - rate) / np.maximum(clicks - 1, 1e-12), 0.0).sum()

@@ -17,7 +17,7 @@ from clickshift.core.newton import CascadeParameters, NewtonResult
 from clickshift.core.rng import generator
 from clickshift.core.spec import check_options, label
 from clickshift.counts.cascade import Cascade
-from clickshift.counts.cells import By, Cells, count_situations, has_views, rank_of
+from clickshift.counts.cells import By, Cells, count_situations
 from clickshift.counts.connectivity import swap_graph
 from clickshift.counts.segment_differences import SegmentDifference, segment_difference
 from clickshift.counts.segment_numbers import SegmentNumbers
@@ -260,21 +260,13 @@ class MaximumLikelihood:
         segments = SegmentNumbers.in_log(data, self.segment)
         if self.by is None:
             return self._fit_continuation_by_segment(data, segments)
-        if has_views(data):
-            raise SpecError(
-                f"{self.model} by {self.segment} does not use views, and this log has them. Leave them out with "
-                'columns={"viewed": ""} (--column viewed=), or fit one curve for all.',
-                code="views-by-segment",
-                segment=self.segment,
-            )
         known = min(data.n_ranks, KNOWN_RANKS[self.by])
         check_number_of_curves(segments, count_situations(self.by, known), model=self.model)
-        cells = Cells.of(data, self.by, segments=segments).with_known_ranks(known)
+        counted = Cells.of(data, self.by, segments=segments, views=True).with_known_ranks(known)
+        cells = _with_usable_views(counted)
         by_rank = cells.rolled_up("rank").pooled()
-        fitted, curves = fit_examination_by_segment(
-            cells, by_rank, prior=self._beta_prior(), tolerance=self.tolerance, max_steps=self.iterations
-        )
-        if warning := swap_graph(by_rank).warning():
+        fitted, curves = self._fit_curves(cells, by_rank)
+        if not identifies_all_ranks(by_rank) and (warning := swap_graph(by_rank).warning()):
             self._warn_of(warning)
         cls = PBM if self.model == "PBM" else UBM
         pooled = cls(
@@ -283,7 +275,18 @@ class MaximumLikelihood:
             curves.pooled,
             evidence=self._position_evidence(cells, fitted, curves.pooled_errors, curves.pooled_counts),
         )
-        return self._segmented(pooled, segments, curves, segment_difference(cells, segments))
+        model = self._segmented(pooled, segments, curves, segment_difference(cells, segments))
+        if cells.views is not None:
+            from_clicks, _ = self._fit_curves(replace(cells, views=None), replace(by_rank, views=None))
+            model = _with_views(model, compare_with_clicks(cells, from_clicks))
+        self._warn_of_views(counted, model)
+        return model
+
+    def _fit_curves(self, cells: Cells, by_rank: Cells) -> tuple[ExaminationFit, SegmentCurves]:
+        """Fit examination by segment."""
+        return fit_examination_by_segment(
+            cells, by_rank, prior=self._beta_prior(), tolerance=self.tolerance, max_steps=self.iterations
+        )
 
     def _fit_continuation_by_segment(self, log: Log, segments: SegmentNumbers) -> Segmented:
         """Fit a cascade model with a continuation per segment."""
@@ -419,7 +422,7 @@ class MaximumLikelihood:
         self, cells: Cells, start: ClickModel | None, max_steps: int, *, errors: bool
     ) -> ClickModel:
         """Fit PBM or UBM."""
-        cells = cells if has_usable_views(cells) else replace(cells, views=None)
+        cells = _with_usable_views(cells)
         prior, cls = self._beta_prior(), PBM if self.model == "PBM" else UBM
         parameters = None
         if isinstance(start, PBM | UBM):
@@ -477,10 +480,12 @@ class MaximumLikelihood:
         elif views and (largest := largest_difference(views)) is not None:
             at, difference, p_value = largest
             if p_value < VIEWS_LEVEL and abs(difference) > VIEWS_TOLERANCE:
-                rank = int(rank_of(cells.by, cells.n_ranks)[at]) + 1
+                row = fitted.examination_table()[at]
+                rank, label = int(row["rank"]), row.get("segment")
+                where = f"at rank {rank}" + (f" on {label}" if label else "")
                 message, code, facts = (
                     f"examination inferred from clicks alone differs from the observed one by up to {difference:+.2f}, "
-                    f"at rank {rank}, which is beyond chance. The model uses what was observed; clicks may depend on "
+                    f"{where}, which is beyond chance. The model uses what was observed; clicks may depend on "
                     "rank in other ways, or views be recorded wrongly.",
                     "views-contradict-clicks",
                     {"rank": rank, "difference": difference, "p_value": p_value},
@@ -572,6 +577,20 @@ class MaximumLikelihood:
         if newton is None:
             return evidence
         return replace(evidence, log_likelihood=newton.objective, iterations=newton.steps, converged=newton.converged)
+
+
+def _with_usable_views(cells: Cells) -> Cells:
+    """Return counts without views that say nothing about examination."""
+    return cells if has_usable_views(cells) else replace(cells, views=None)
+
+
+def _with_views(model: Segmented, views: dict[str, np.ndarray]) -> Segmented:
+    """Return a model with the observed examination of its labels; that of unknown labels is left out."""
+    assert model.evidence is not None
+    of_labels = {
+        name: values if name == "contradicted" else values[: model.curves.size] for name, values in views.items()
+    }
+    return replace(model, evidence=replace(model.evidence, views=of_labels))
 
 
 def _hidden_documents(model: ClickModel) -> str | None:

@@ -60,7 +60,7 @@ def views_facts(model: ClickModel) -> dict[str, Any]:
     if largest is not None:
         at, difference, p_value = largest
         row = model.examination_table()[at]
-        label = {name: row[name] for name in ("rank", "last_click") if name in row}
+        label = {name: row[name] for name in ("segment", "rank", "last_click") if name in row}
         facts["largest_difference"] = {
             **label,
             "from_clicks": float(views["from_clicks"][at]),
@@ -90,6 +90,8 @@ def views_sentence(model: ClickModel) -> str:
     where = f"rank {largest['rank']}"
     if largest.get("last_click"):
         where += f" below a click at rank {largest['last_click']}"
+    if largest.get("segment"):
+        where += f" on {largest['segment']}"
     verdict = "beyond chance" if largest["beyond_chance"] else "not beyond chance"
     return (
         f"{text} Inferred from clicks alone, it would differ most at {where}: {largest['from_clicks']:.2f} instead of "

@@ -163,7 +163,8 @@ class Segmented(ClickModel):
             counts = dict(evidence.effective_counts)
             if name in counts:
                 counts[name] = counts[name][:, own]
-            evidence = replace(evidence, logit_error=errors, effective_counts=counts)
+            views = {key: values if key == "contradicted" else values[own] for key, values in evidence.views.items()}
+            evidence = replace(evidence, logit_error=errors, effective_counts=counts, views=views)
         return replace(self.pooled, evidence=evidence, **{name: value})
 
     def parts(self, rankings: Rankings) -> Iterator[tuple[ClickModel, np.ndarray]]:

@@ -233,7 +233,8 @@ class Examination(Result):
       curves), parameter, estimate, low, high, support; of a log with views also observed (its rate) and from_clicks
       (what clicks alone would suggest);
     - of a log with views: known_views, the number of results whose view is known; clicks_without_a_view; and
-      largest_difference of the two curves, with rank, from_clicks, observed, difference, p_value and beyond_chance;
+      largest_difference of the two curves, with rank (segment, if there are several curves), from_clicks, observed,
+      difference, p_value and beyond_chance;
     - conclusion.
     """
 

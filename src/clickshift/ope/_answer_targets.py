@@ -25,7 +25,7 @@ from clickshift.ope.answer import MAX_LOST_USABLE, Answer, TargetValues, clippin
 from clickshift.ope.family_values import N_GROUPS, FamilyJackknife
 from clickshift.ope.grouped_log import GroupedLog
 from clickshift.ope.model_confidence_set import FAMILIES, FamilyFit, fit_families
-from clickshift.ope.model_free import model_free_value
+from clickshift.ope.model_free import model_free_values
 from clickshift.ope.model_value import TargetLists
 from clickshift.ope.rewards import OUTCOME
 from clickshift.ope.target_policy import Target, TargetProbabilities
@@ -147,7 +147,7 @@ class LogModels:
     def values(
         self, number: int, probabilities: TargetProbabilities, logging: LoggingPolicy, progress: Progress = silent
     ) -> TargetValues:
-        """Value one of the targets under each family, and by whole lists.
+        """Value one of the targets under each family, and without a click model.
 
         Parameters
         ----------
@@ -165,10 +165,10 @@ class LogModels:
         families = [
             self.jackknife.value(fit, target, clip, replicates=fit.kept, progress=progress) for fit in self.fits
         ]
-        exact = model_free_value(
+        model_free = model_free_values(
             self.log, probabilities, target, logging, n_groups=N_GROUPS, max_lost=MAX_LOST_USABLE, seed=0
         )
-        return TargetValues(families, exact)
+        return TargetValues(families, model_free)
 
     def answer(
         self, number: int, values: Sequence[TargetValues], level: float, *, against: int | None = None

@@ -6,9 +6,17 @@ where 1_A marks the documents of A at their ranks (its placements), q = E_target
 Lists that were never logged are covered if their placements are linear combinations of logged lists. With G from list
 frequencies, the estimator is the least-squares regression of rewards on placements.
 
+Where the logging policy fills each of K positions independently of the others, the inverse has a closed form:
+
+    w(A) = sum_k h(a_k, k) / pi(a_k, k) - (K - 1)
+
+so that propensities by position are all that is needed, and contexts that occur once can be evaluated.
+
 References
 ----------
 Swaminathan, A. et al. (2017). Off-policy evaluation for slate recommendation. NeurIPS.
+
+Vlassis, N. et al. (2021). Control variates for slate off-policy evaluation. NeurIPS.
 """
 
 from __future__ import annotations
@@ -28,6 +36,8 @@ from clickshift.ope.weights import IPWeights, LoggingPolicy, WeightUnits
 _TOLERANCE = 1e-22
 """The solver stops at this share of the initial squared gradient."""
 _MAX_ITERATIONS = 1000
+_ROUNDING = 1e-9
+"""Mass that a rank may lack by rounding."""
 
 
 @final
@@ -38,6 +48,8 @@ class PIWeights:
     References
     ----------
     Swaminathan, A. et al. (2017). Off-policy evaluation for slate recommendation. NeurIPS.
+
+    Vlassis, N. et al. (2021). Control variates for slate off-policy evaluation. NeurIPS.
     """
 
     name: ClassVar[str] = "PI"
@@ -51,19 +63,23 @@ class PIWeights:
         logging: LoggingPolicy,
         target: Target | None = None,
     ) -> WeightUnits:
-        """Return one unit per list.
+        """Return one unit per list, or per entry where the log carries propensities of independent positions.
 
         Raises
         ------
         CapabilityError
-            If a logging policy is given ("frequencies-only").
+            If a logging policy is given, or propensities of positions that are not independent ("frequencies-only"), or
+            if the target leaves ranks of such positions empty ("unfilled-ranks").
         """
         if logging == "propensities" and log.n_ranks == 1:
             return IPWeights().units(log, probabilities, logging, target)  # lists of one document
+        if logging == "propensities" and log.propensities.independent:
+            return _units_of_independent_positions(log, probabilities)
         if logging != "frequencies":
             raise CapabilityError(
                 "PI needs the probability that the logging policy shows two documents together, which is available "
-                "only from list frequencies. Leave the logging policy out.",
+                'from list frequencies (logging="frequencies"), or from propensities by position where the logging '
+                'policy fills every position by itself (propensity_kind="independent").',
                 code="frequencies-only",
                 estimator="PI",
             )
@@ -78,7 +94,38 @@ class PIWeights:
             mass=probabilities.mass_of_lists,
             max_reward=np.array([log.largest]),
             solve=_PlacementSystem.of(log, probabilities).solve,
+            signed=True,
         )
+
+
+def _units_of_independent_positions(log: GroupedLog, probabilities: TargetProbabilities) -> WeightUnits:
+    """Return one unit per entry, whose weight has a closed form."""
+    mass, of_lists = probabilities.mass, probabilities.mass_of_lists
+    logged = sum_by_index(log.lists.query, log.lists.shown.astype(np.float64), log.n_queries) > 0
+    empty = (logged & (mass < of_lists - _ROUNDING)).any(axis=1)
+    if empty.any():
+        raise CapabilityError(
+            "PI by propensities takes targets that fill every rank that the log fills, because the reward of a single "
+            f"rank is not identified: the target's lists are shorter, or have holes, in {empty.sum():,} queries. "
+            "Choose IP.",
+            code="unfilled-ranks",
+            count=int(empty.sum()),
+        )
+    placed = np.append(probabilities.placement[log.cell_pair, log.cell_rank], 0.0)[log.by_entry(log.cell)]
+    propensity = log.propensities.ranks("PI")
+    ratio = np.divide(placed, propensity, out=np.zeros(placed.shape), where=propensity > 0)
+    weight = ratio.sum(axis=1) - (mass.sum(axis=1) - of_lists[:, 0])[log.query]
+    return WeightUnits(
+        unit=np.arange(len(weight))[:, None],
+        exposure=np.ones((1, 1)),
+        query=log.query,
+        group=np.zeros(len(weight), np.int64),
+        target=weight,
+        logging=np.ones(len(weight)),
+        mass=of_lists,
+        max_reward=np.array([log.largest]),
+        signed=True,
+    )
 
 
 @final

@@ -121,8 +121,8 @@ class Answer:
     verdict
         "usable", "weak" (indicative only) or "not identified" (the log cannot tell; all numbers but `today` are NaN).
     estimator
-        What the interval rests on: "CIPS" with the click-model families that the log does not reject, "List", or "IP"
-        with logged propensities; empty where there is no answer.
+        What the interval rests on: "CIPS" with the click-model families that the log does not reject, "List", or with
+        logged propensities "RIPS" or "IP"; empty where there is no answer.
     value, low, high
         Reward per session of the target, with its interval.
     today
@@ -210,12 +210,12 @@ class TargetValues:
     families
         Value under each click-model family.
     model_free
-        Value by whole lists, or by documents at their ranks where the log carries such propensities; None where there
-        is none.
+        Values by whole lists and, where the log carries such propensities, by prefixes of lists and by documents at
+        their ranks.
     """
 
     families: Sequence[FamilyValue]
-    model_free: ModelFree | None
+    model_free: Sequence[ModelFree]
 
 
 def make_answer(
@@ -263,7 +263,7 @@ def make_answer(
     """
     both = [target] if against is None else [target, against]
     union = _union(fits, target, against, share, level)
-    exact = _by_lists(both, level)
+    exact = _without_model(both, level)
     today = target.families[0].full.today if against is None else against.families[union.best].full.value
     lost, effective = _worst_overlap(both, union.used)
     reasons: list[str] = []
@@ -277,8 +277,7 @@ def make_answer(
         nothing = f"{lost:.0%} of what users would examine of the target was never logged, or hardly ever examined."
     elif union.none_fits:
         nothing = _contradicted(target, against)
-    by_propensities = all(t.model_free is not None and t.model_free.known for t in both)
-    if use_lists or (nothing and exact is not None and by_propensities):
+    if use_lists or (nothing and exact is not None and exact.known):
         use_lists, nothing = True, ""
     elif on_ranks and swaps < MIN_SWAPS:
         weak.append(
@@ -290,7 +289,7 @@ def make_answer(
         advice = (*_advice(lost, effective, sessions), _RANDOMISE)
         return _unanswered(today, level, lost, effective, (nothing, *weak, *advice), families)
     if use_lists and exact is not None:
-        estimator = next(t.model_free.estimator for t in both if t.model_free is not None)
+        estimator = exact.estimator
         if not union.none_fits and (
             exact.difference.low > union.difference.high or exact.difference.high < union.difference.low
         ):
@@ -336,6 +335,8 @@ def make_answer(
 
 _WITHOUT_A_MODEL = {
     "List": "It rests on the lists that the log and the target share, and assumes nothing of clicks.",
+    "RIPS": "It rests on the propensities by position that the log carries, and assumes that a click depends only on "
+    "its document and on those above it.",
     "IP": "It rests on the propensities by position that the log carries, and assumes that a click depends only on the "
     "document and its rank.",
 }
@@ -359,6 +360,8 @@ class _Combined(NamedTuple):
     best: int = 0
     none_fits: bool = False
     by_family: Mapping[int, Interval] = MappingProxyType({})
+    estimator: str = ""
+    known: bool = False
 
     @property
     def width(self) -> float:
@@ -424,14 +427,24 @@ def _contradicted(target: TargetValues, against: TargetValues | None) -> str:
     )
 
 
-def _by_lists(targets: Sequence[TargetValues], level: float) -> _Combined | None:
-    """Value by whole lists; None where too little was logged for it."""
-    found = [t.model_free for t in targets]
-    if any(m is None or m.effective < MIN_EFFECTIVE or m.pareto_k > MAX_PARETO_K for m in found):
-        return None
+def _without_model(targets: Sequence[TargetValues], level: float) -> _Combined | None:
+    """Value without a click model, by the weakest assumption for which enough was logged; None where there is none."""
+    for first in targets[0].model_free:
+        found = [m for t in targets for m in t.model_free if m.estimator == first.estimator]
+        if len(found) == len(targets) and all(_is_reliable(m) for m in found):
+            return _combined(found, level)
+    return None
+
+
+def _is_reliable(value: ModelFree) -> bool:
+    """Return whether a value without a click model rests on enough sessions, none of which has most of the weight."""
+    return value.effective >= MIN_EFFECTIVE and value.pareto_k <= MAX_PARETO_K
+
+
+def _combined(found: Sequence[ModelFree], level: float) -> _Combined:
+    """Make the interval of values without a click model, of one target or two."""
     values = []
     for m in found:
-        assert m is not None
         replicates = np.array(m.replicates)
         lost_mass = LostMass(np.zeros(0, bool), np.zeros(0), m.lost, m.effective)
         values.append(FamilyValue(m.full, replicates, replicates, lost_mass))
@@ -443,10 +456,16 @@ def _by_lists(targets: Sequence[TargetValues], level: float) -> _Combined | None
         "lost mass": _rounded(interval.width / 2 - sampling),
         "choice of model": 0.0,
     }
-    lost, effective = max(m.lost for m in found if m), min(m.effective for m in found if m)
-    point = float(difference.full[0])
     return _Combined(
-        values[0].full.value, point, _value(values[0]).interval(1.0, level)[0], interval, parts, lost, effective
+        values[0].full.value,
+        float(difference.full[0]),
+        _value(values[0]).interval(1.0, level)[0],
+        interval,
+        parts,
+        max(m.lost for m in found),
+        min(m.effective for m in found),
+        estimator=found[0].estimator,
+        known=all(m.known for m in found),
     )
 
 

@@ -167,7 +167,7 @@ class BoundEstimator:
             never_logged = (uncovered * sessions).sum(axis=0, keepdims=True)
         n_sessions, predicted = sessions.sum(axis=0), self.offset @ sessions
         sums = WeightedSums(n_sessions, reward, covered, logged, mass, never_logged, predicted)
-        return clipping_path(sums, self.estimator, units.max_reward, signed=uncovered is not None)
+        return clipping_path(sums, self.estimator, units.max_reward, signed=units.signed)
 
     def diagnostics(self, tally: Tally, clip: Float[np.ndarray, " clip"]) -> WeightDiagnostics:
         """Compute the effective sample size, the largest weight and the number of queries without overlap."""
@@ -211,7 +211,7 @@ class BoundEstimator:
                 "weights are fixed only under a known logging policy: pass it.", code="missing-logging-policy"
             )
         with np.errstate(divide="ignore", invalid="ignore"):
-            weight: np.ndarray = np.where(units.target > 0, units.target / units.logging, 0.0)
+            weight: np.ndarray = np.where(units.target != 0, units.target / units.logging, 0.0)
         return weight
 
     def mean_weight(self) -> tuple[float, float]:
@@ -374,7 +374,7 @@ class ClusterTerms:
         reward, covered = sums[2 + 2 * n_groups :].reshape(2, n_groups, self.n_clips, parts)
         never_logged = np.maximum(mass - logged, 0)
         weighted_sums = WeightedSums(sums[0], reward, covered, logged, mass, never_logged, sums[1])
-        return clipping_path(weighted_sums, self.bound.estimator, max_reward)
+        return clipping_path(weighted_sums, self.bound.estimator, max_reward, signed=self.bound.units.signed)
 
 
 def _slot_rewards(bound: BoundEstimator, clusters: Clusters) -> Float[np.ndarray, "row slot"]:

@@ -30,6 +30,7 @@ from clickshift.ope.answer import Answer
 from clickshift.ope.daily_residuals import DayResidual, ResidualDrift
 from clickshift.ope.evaluate import SHORTER_TARGETS, evaluate_policy
 from clickshift.ope.grouped_log import GroupedLog, compact_sessions
+from clickshift.ope.logged_propensities import checked_kind
 from clickshift.ope.rewards import Reward
 from clickshift.ope.target_policy import Target, TargetLike, TargetProbabilities, as_target, ranked_queries
 
@@ -57,6 +58,7 @@ def decide(
     *,
     reward: str | Reward = "clicks",
     logging: str | Path | TargetLike = "frequencies",
+    propensity_kind: str = "marginal",
     cluster: str = "session",
     level: float = 0.95,
     replicates: int = 200,
@@ -83,6 +85,8 @@ def decide(
     logging
         Logging policy: list "frequencies" of the log, the "propensities" that it carries, or the policy itself, as a
         target.
+    propensity_kind
+        What propensities by position are: "marginal", "conditional", "cascade" or "independent"; see `evaluate_policy`.
     cluster
         Independent unit of the bootstrap: "session" or "user".
     level
@@ -125,6 +129,7 @@ def decide(
     reward = Reward.named(reward) if isinstance(reward, str) else reward
     if not 0 < level < 1:
         raise SpecError(f"level must be between 0 and 1: got {level}.", code="bad-option", option="level", value=level)
+    checked_kind(propensity_kind)
     targets = _named_targets(candidates)
     opened = open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress)
     sessions = _in_memory(opened, targets, reward, cluster, propensities=logging == "propensities")
@@ -139,6 +144,7 @@ def decide(
             target,
             reward=reward,
             logging=logging,
+            propensity_kind=propensity_kind,
             cluster=cluster,
             level=each_level,
             replicates=replicates,
@@ -163,6 +169,7 @@ def decide(
             "candidates": list(targets),
             "reward": compared.pop() if len(compared) == 1 else str(reward),
             "logging": str(logging) if isinstance(logging, str | Path) else "a known policy",
+            **({"propensity_kind": propensity_kind} if logging == "propensities" else {}),
             "cluster": cluster,
             "level": level,
             "replicates": replicates,

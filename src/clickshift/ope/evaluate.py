@@ -42,6 +42,7 @@ from clickshift.ope.estimate import (
 from clickshift.ope.estimators import Estimator, checked_clip
 from clickshift.ope.grouped_log import GroupedLog, compact_sessions
 from clickshift.ope.intervals import Bootstrap
+from clickshift.ope.logged_propensities import checked_kind
 from clickshift.ope.rewards import Reward
 from clickshift.ope.signal_reward import check_quantile, with_outcomes, with_values
 from clickshift.ope.slope import best_clip
@@ -73,6 +74,7 @@ def evaluate_policy(
     reward: str | Reward = "clicks",
     clip: Sequence[float] = (10, 100, math.inf),
     logging: str | Path | TargetLike = "frequencies",
+    propensity_kind: str = "marginal",
     examination: str | Path | Sequence[float] | np.ndarray | None = None,
     cluster: str = "session",
     level: float = 0.95,
@@ -112,9 +114,15 @@ def evaluate_policy(
     clip
         Clipping constants M, the largest importance weights; inf for no clipping.
     logging
-        Logging policy: list "frequencies" of the log, the "propensities" that it carries (of whole lists for List, by
-        position for IP, PBM, Item and DR-IP), or the policy itself, as a table of query, docs and weight or anything
-        else that `target` may be. Contexts that occur once can be evaluated with propensities.
+        Logging policy: list "frequencies" of the log, the "propensities" that it carries (of whole lists, or by
+        position), or the policy itself, as a table of query, docs and weight or anything else that `target` may be.
+        Contexts that occur once can be evaluated with propensities.
+    propensity_kind
+        What propensities by position are: "marginal", P(document at this rank), for IP, PBM, Item and DR-IP;
+        "conditional", P(document at this rank, given those above), what a sampler such as Plackett-Luce records, or
+        "cascade", the product of these down to the rank, for RIPS, DR-RIPS and List; "independent", of a policy that
+        fills every position by itself, for all of them and PI. The target's probabilities of the same kind are computed
+        from its lists, scores or policy.
     examination
         Examination by rank, for PBM: numbers, "1/rank" (that of the paper), "1/rank^0.5", "1,0.6,0.4", or a file of
         `clickshift propensities`. By default, that of a PBM that is fitted on the log.
@@ -183,6 +191,7 @@ def evaluate_policy(
     interval = Bootstrap(replicates, level, seed)
     click_model = load_model(model) if isinstance(model, str | Path) else model
     logging_policy = _logging_policy(logging)
+    checked_kind(propensity_kind)
 
     def named(texts: Sequence[str]) -> list[Estimator]:
         return [Estimator.named(text, click_model, max_error=0.0 if exact else MARGINAL_ERROR) for text in texts]
@@ -202,12 +211,13 @@ def evaluate_policy(
     if isinstance(click_model, Segmented):
         click_model.warn_of_unknown_labels(opened.chunks())
     targets = _targets(target, compare, click_model, derive, opened, seed)
-    reward, cut = _shown_ranks(reward, opened, list(targets.values()), logging_policy)
+    cuttable = logging_policy != "propensities" or propensity_kind != "marginal" or not _has_list_propensities(opened)
+    reward, cut = _shown_ranks(reward, opened, list(targets.values()), cuttable=cuttable)
     sessions, left_out = _shared_sessions(
         opened, list(targets.values()), reward, cluster, propensities=logging_policy == "propensities"
     )
     sessions, reward, treatment = with_outcomes(sessions, reward, quantile=winsorise)
-    logged = GroupedLog.of(sessions, reward, cluster=cluster)
+    logged = GroupedLog.of(sessions, reward, cluster=cluster, propensity_kind=propensity_kind)
     names = _estimator_names(
         estimators, logged, logging_policy, with_model=click_model is not None and target is not None
     )
@@ -263,6 +273,7 @@ def evaluate_policy(
             "reward": str(reward),
             "clip": limits,
             "logging": logging if isinstance(logging, str) else _name(logging, "a known policy"),
+            **({"propensity_kind": propensity_kind} if logging_policy == "propensities" else {}),
             "examination": None if examination is None else _name(examination, "given"),
             "cluster": cluster,
             "level": level,
@@ -335,8 +346,9 @@ def _answers(
     if models is None:
         return {}, None
     policy = logging_probabilities(log, logging)
+    prefixes = logging == "propensities" and log.propensities.gives_prefixes
     values = [
-        models.values(k, TargetProbabilities.at(log, target), policy, progress)
+        models.values(k, TargetProbabilities.at(log, target, prefixes=prefixes), policy, progress)
         for k, target in enumerate(targets.values())
     ]
     answers = {name: models.answer(k, values, level) for k, name in enumerate(targets)}
@@ -367,16 +379,18 @@ _SMALLEST_EXAMINATION = 1e-6
 """Examination below which weights of PBM would have no meaning."""
 
 
-def _shown_ranks(
-    reward: Reward, log: Log, targets: Sequence[Target], logging: Target | str
-) -> tuple[Reward, list[str]]:
-    """Cut the reward to the ranks that the targets show, and remark on it."""
+def _has_list_propensities(log: Log) -> bool:
+    """Return whether a log carries propensities of whole lists."""
+    return log.rankings.log_prob is not None if isinstance(log, Sessions) else "log_prob" in log.kinds
+
+
+def _shown_ranks(reward: Reward, log: Log, targets: Sequence[Target], *, cuttable: bool) -> tuple[Reward, list[str]]:
+    """Cut the reward to the ranks that the targets show, and remark on it; propensities of longer lists forbid it."""
     longest, ranks = max(longest_list(target, log.vocabulary) for target in targets), len(reward.theta(log.n_ranks))
-    of_lists = log.rankings.log_prob is not None if isinstance(log, Sessions) else "log_prob" in log.kinds
     explicit = any(isinstance(target, WeightedLists) for target in targets)
     if longest > log.n_ranks and ranks == log.n_ranks and explicit:
         return reward, [f"The targets' lists are longer than the log's {log.n_ranks} ranks: the others do not count."]
-    if not 0 < longest < ranks or (logging == "propensities" and of_lists):
+    if not 0 < longest < ranks or not cuttable:
         return reward, []
     return reward.cut(longest), [
         f"{SHORTER_TARGETS} at most {longest} results, and the log up to {log.n_ranks}: both are compared over the "
@@ -387,8 +401,8 @@ def _shown_ranks(
 def _estimator_names(texts: Sequence[str], log: GroupedLog, logging: Target | str, *, with_model: bool) -> list[str]:
     """Replace `auto` by all estimators that apply.
 
-    Only those of whole lists apply if the reward is no sum over ranks. Propensities of whole lists serve List, those by
-    position the others.
+    Only those of whole lists apply if the reward is no sum over ranks. Propensities serve the
+    estimators whose probabilities they give.
 
     Raises
     ------
@@ -396,18 +410,20 @@ def _estimator_names(texts: Sequence[str], log: GroupedLog, logging: Target | st
         If the log lacks the propensities that are asked for ("missing-propensities").
     """
     linear = log.reward.is_linear
+    by_list, by_rank, by_prefix = True, linear, False
     if logging == "propensities":
-        by_list, by_rank = log.has_propensity, linear and log.has_propensity_at_rank
+        carried = log.propensities
+        by_list, by_rank = carried.gives_lists, linear and carried.gives_ranks
+        by_prefix = linear and carried.gives_prefixes and not by_rank
         if not by_list and not by_rank:
-            _ = log.propensity if not linear or log.log_prob is not None or log.was_cut else log.propensity_at_rank
-    else:
-        by_list, by_rank = True, linear
+            _ = carried.ranks("auto") if linear and not log.was_cut else carried.lists()
     auto = [name for name in PAPER_ESTIMATORS if {"List": by_list, "RCTR": True}.get(name, by_rank)]
+    auto += ["RIPS"] if by_prefix else []
     if with_model and log.reward.signal is not None:  # a click model does not predict it
         auto += ["CIPS"] if logging == "frequencies" else []
     elif with_model:
         auto += ["CIPS"] if linear and logging == "frequencies" else []
-        auto += ["DM", "DR-IP" if by_rank else "DR-List"]
+        auto += ["DM", "DR-IP" if by_rank else "DR-RIPS" if by_prefix else "DR-List"]
     return list(dict.fromkeys(name for text in texts for name in (auto if text == "auto" else [text])))
 
 

@@ -23,6 +23,7 @@ from clickshift.data.encoded_log import EncodedLog
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
+from clickshift.ope.logged_propensities import LoggedPropensities, PropensityKind, checked_kind
 from clickshift.ope.rewards import OUTCOME, Outcome, Reward
 from clickshift.ope.signal_reward import with_values
 
@@ -131,6 +132,8 @@ class GroupedLog:
         Number of sessions that each row of the log stands for.
     cluster
         User, or other cluster, of each row of the log; None where sessions are independent.
+    propensity_kind
+        What the propensities by position are the probabilities of.
 
     Examples
     --------
@@ -155,6 +158,7 @@ class GroupedLog:
     click: Outcome
     count: Float[np.ndarray, " row"]
     cluster: Int[np.ndarray, " row"] | None
+    propensity_kind: PropensityKind = "marginal"
 
     @classmethod
     def of(
@@ -163,6 +167,7 @@ class GroupedLog:
         reward: Reward | str = "clicks",
         *,
         cluster: str | np.ndarray = "session",
+        propensity_kind: str = "marginal",
     ) -> GroupedLog:
         """Group the sessions of a log by list.
 
@@ -175,6 +180,10 @@ class GroupedLog:
         cluster
             Which sessions the bootstrap resamples together: "session" for independent sessions, "user" for all sessions
             of a user, or one label per row of the log.
+        propensity_kind
+            What the propensities by position are the probabilities of: a document at its rank ("marginal"), given the
+            documents above ("conditional"), together with them ("cascade"), or of a policy that fills every position by
+            itself ("independent").
 
         Returns
         -------
@@ -186,7 +195,10 @@ class GroupedLog:
         DataError
             If queries or documents have no id ("missing-id"), or if clusters are invalid ("bad-option",
             "missing-users", "unequal-lengths", "too-few-clusters").
+        SpecError
+            If `propensity_kind` is another text ("bad-option").
         """
+        kind = checked_kind(propensity_kind)
         reward = Reward.named(reward) if isinstance(reward, str) else reward
         rankings = sessions.rankings
         if rankings.query.min() == UNSEEN or (
@@ -226,6 +238,7 @@ class GroupedLog:
             np.ascontiguousarray(reward.outcome(sessions)[:, :ranks]),
             sessions.count.astype(np.float64),
             _cluster_numbers(sessions, cluster),
+            kind,
         )
 
     @property
@@ -312,61 +325,16 @@ class GroupedLog:
         most = (2 if self.cluster is None else 16) * float(self.total.shown.max()) + 100
         return np.dtype(np.uint16 if most < 1 << 16 else np.float32 if most < 1 << 24 else np.float64)
 
-    @property
-    def propensity(self) -> Float[np.ndarray, " entry"]:
-        """Logged propensity of each entry.
-
-        Raises
-        ------
-        DataError
-            If the log has none, or those of longer lists ("missing-propensities"). Of lists of one document, the
-            propensity by position is that of the list.
-        """
-        if self.log_prob is None and self.rank_prob is not None and self.n_ranks == 1:
-            return np.where(self.by_entry(self.lists.shown)[:, 0], self.propensity_at_rank[:, 0], 1.0)
-        if self.log_prob is None:
-            problem = "those that it has are of longer lists than the reward counts" if self.was_cut else "it has none"
-            raise DataError(
-                f"the log must carry the propensities of its lists: {problem}. Pass the logging policy, or "
-                'logging="frequencies".',
-                code="missing-propensities",
-                was_cut=self.was_cut,
-            )
-        propensity: np.ndarray = np.exp(np.minimum(self.log_prob, 0.0))
-        return propensity
-
-    @property
-    def propensity_at_rank(self) -> Float[np.ndarray, "entry rank"]:
-        """Logged propensity of each entry by position; 0 where nothing is shown.
-
-        Of lists of one document, the propensity of the list is that of the document.
-
-        Raises
-        ------
-        DataError
-            If the log has none ("missing-propensities").
-        """
-        if self.rank_prob is None and self.log_prob is not None and self.n_ranks == 1:
-            return np.where(self.by_entry(self.lists.shown), self.propensity[:, None], 0.0)
-        if self.rank_prob is None:
-            raise DataError(
-                "the log must carry the propensities of its documents by position (column propensity_at_rank): it has "
-                'none. Pass the logging policy, or logging="frequencies".',
-                code="missing-propensities",
-                was_cut=False,
-            )
-        propensity: np.ndarray = np.minimum(self.rank_prob, 1.0)
-        return propensity
-
-    @property
-    def has_propensity(self) -> bool:
-        """Whether the log carries propensities of its lists."""
-        return self.log_prob is not None or (self.rank_prob is not None and self.n_ranks == 1)
-
-    @property
-    def has_propensity_at_rank(self) -> bool:
-        """Whether the log carries propensities by position."""
-        return self.rank_prob is not None or (self.log_prob is not None and self.n_ranks == 1)
+    @cached_property
+    def propensities(self) -> LoggedPropensities:
+        """Propensities that the log carries."""
+        return LoggedPropensities(
+            self.propensity_kind,
+            None if self.log_prob is None else np.exp(np.minimum(self.log_prob, 0.0)),
+            None if self.rank_prob is None else np.minimum(self.rank_prob, 1.0),
+            self.by_entry(self.lists.shown),
+            self.was_cut,
+        )
 
     def by_entry(self, of_list: Shaped[np.ndarray, "list slot"]) -> Shaped[np.ndarray, "entry slot"]:
         """Spread values by list over entries; not copied where entries are lists."""

@@ -227,6 +227,8 @@ def require_valid_bounds(
     if bound.estimator.self_normalised or bound.estimator.model is not None:
         problem = f"{bound.estimator.name} is not a mean of independent terms between 0 and a largest one"
         reason = "not-a-mean"
+    elif bound.units.signed:
+        problem, reason = f"weights of {bound.estimator.name} may be negative", "not-a-mean"
     elif bound.units.logging is None:
         problem = "the logging policy is estimated from the same log, so that its sessions are not independent terms"
         reason = "estimated-logging-policy"

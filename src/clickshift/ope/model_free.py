@@ -1,7 +1,8 @@
 """Values of a target policy without a click model: whole lists (List), with nothing assumed of clicks.
 
-Where the log carries propensities by position, and none of whole lists, documents at their ranks (IP) take their place:
-a click may then depend on nothing but the document and its rank.
+Where the log carries propensities by position, parts of lists may take their place: prefixes of lists (RIPS), if a
+click depends on nothing below it, or documents at their ranks (IP), if it depends on nothing but the document and its
+rank. They come in this order, from the weakest assumption to the strongest, and the first with enough sessions counts.
 
 With list frequencies, the reward of a list that the target shows is its mean reward in the log. Lists with few sessions
 count as lost mass: their mean is not known well enough, and its standard error even less. With propensities or a known
@@ -28,7 +29,7 @@ from clickshift.ope.grouped_log import GroupedLog, Tally, tally_resampled
 from clickshift.ope.model_value import TargetLists, Valuation
 from clickshift.ope.session_groups import divide_sessions
 from clickshift.ope.target_policy import TargetProbabilities
-from clickshift.ope.weights import IPWeights, ListWeights, LoggingPolicy, WeightUnits
+from clickshift.ope.weights import IPWeights, ListWeights, LoggingPolicy, RIPSWeights, Weights, WeightUnits
 
 _MIN_SESSIONS = 10
 """Sessions that a list needs in the log for its mean reward to count."""
@@ -40,12 +41,12 @@ _MIN_TAIL = 5
 @final
 @dataclass(frozen=True, eq=False)
 class ModelFree:
-    """Value of a target by whole lists, or by documents at their ranks.
+    """Value of a target by whole lists, by their prefixes, or by documents at their ranks.
 
     Parameters
     ----------
     estimator
-        Name of the estimator: "List" or "IP".
+        Name of the estimator: "List", "RIPS" or "IP".
     full
         Value, floor, ceiling and the log's reward.
     replicates
@@ -69,7 +70,7 @@ class ModelFree:
     known: bool = False
 
 
-def model_free_value(
+def model_free_values(
     log: GroupedLog,
     probabilities: TargetProbabilities,
     target: TargetLists,
@@ -78,15 +79,15 @@ def model_free_value(
     n_groups: int,
     max_lost: float,
     seed: int = 0,
-) -> ModelFree | None:
-    """Estimate the reward of a target by whole lists, or by documents at their ranks.
+) -> tuple[ModelFree, ...]:
+    """Estimate the reward of a target by whole lists and, with propensities by position, by parts of lists.
 
     Parameters
     ----------
     log
         The grouped log.
     probabilities
-        Target-policy probabilities of the logged lists.
+        Target-policy probabilities of the logged lists and, where the log gives those of prefixes, of prefixes.
     target
         The target's lists.
     logging
@@ -100,14 +101,42 @@ def model_free_value(
 
     Returns
     -------
-    ModelFree or None
-        The value; None where too much of the target was logged too rarely, or where the log carries no propensities
-        that the reward can be weighted by.
+    tuple of ModelFree
+        The values, from the weakest assumption to the strongest; none where too much of the target was logged too
+        rarely, or where the log carries no propensities that the reward can be weighted by.
     """
+    found = (
+        _value(log, probabilities, target, logging, weights, n_groups=n_groups, max_lost=max_lost, seed=seed)
+        for weights in _kinds_of_weights(log, logging)
+    )
+    return tuple(value for value in found if value is not None)
+
+
+def _kinds_of_weights(log: GroupedLog, logging: LoggingPolicy) -> list[Weights]:
+    """Return the weights that the logging policy serves."""
+    if logging != "propensities":
+        return [ListWeights()]
+    carried = log.propensities
+    kinds: list[Weights] = [ListWeights()] if carried.gives_lists else []
+    if log.n_ranks > 1 and log.reward.is_linear:
+        kinds += [RIPSWeights()] if carried.gives_prefixes else []
+        kinds += [IPWeights()] if carried.gives_ranks else []
+    return kinds
+
+
+def _value(
+    log: GroupedLog,
+    probabilities: TargetProbabilities,
+    target: TargetLists,
+    logging: LoggingPolicy,
+    weights: Weights,
+    *,
+    n_groups: int,
+    max_lost: float,
+    seed: int,
+) -> ModelFree | None:
+    """Estimate the reward of a target by one kind of weights."""
     used = target.ranked if not isinstance(logging, TargetProbabilities) else target.ranked & logging.ranked
-    weights = IPWeights() if logging == "propensities" and not log.has_propensity else ListWeights()
-    if weights.needs_linear and not log.reward.is_linear:
-        return None
     units = weights.units(log, probabilities, logging)
     exposed, sessions = units.exposed(log.total)[:, 0], log.total.sessions[:, 0] * used
     if not sessions.sum():

@@ -78,6 +78,8 @@ class WeightUnits:
         Largest reward of one unit of mass, by group.
     solve
         Solver for weights that are not a ratio of two probabilities, and may be negative.
+    signed
+        Whether weights may be negative.
     """
 
     unit: Int[np.ndarray, "entry slot"]
@@ -89,6 +91,7 @@ class WeightUnits:
     mass: Float[np.ndarray, "query group"]
     max_reward: Float[np.ndarray, " group"]
     solve: _SolveWeights | None = None
+    signed: bool = False
 
     @property
     def by_rank(self) -> bool:
@@ -100,7 +103,7 @@ class WeightUnits:
         """The units that the target policy shows: the others have weight 0, and add nothing to an estimate."""
         if self.solve is not None:
             return self
-        kept = self.target > 0
+        kept = self.target != 0
         number = np.where(kept, np.cumsum(kept) - 1, UNSEEN)
         number = np.append(number, UNSEEN)  # of the unit UNSEEN
         return replace(
@@ -201,7 +204,7 @@ class ListWeights:
         if isinstance(logging, TargetProbabilities):
             logging_prob = logging.list_prob
         elif logging == "propensities":
-            unit, logging_prob = np.arange(len(unit)), log.propensity
+            unit, logging_prob = np.arange(len(unit)), log.propensities.lists()
         list_of_unit = np.arange(len(log.lists)) if logging != "propensities" else log.list_of
         return WeightUnits(
             unit=unit[:, None],
@@ -240,7 +243,7 @@ class IPWeights:
         pair, rank, unit = log.cell_pair, log.cell_rank, log.cell
         propensity: np.ndarray | None
         if logging == "propensities":
-            unit, cell, propensity = _units_by_propensity(self, log, log.by_entry(log.cell))
+            unit, cell, propensity = _split_by_propensity(log.by_entry(log.cell), log.propensities.ranks(self.name))
             pair, rank = pair[cell], rank[cell]
         else:
             unit, known = log.by_entry(unit), _known_logging_policy(logging)
@@ -395,33 +398,30 @@ class RIPSWeights:
         ------
         CapabilityError
             If the probabilities of prefixes were not computed ("missing-prefixes"), or if the log carries propensities
-            of whole lists or of documents at their ranks, which are not those of prefixes ("no-prefix-propensities").
+            that do not give those of prefixes ("no-prefix-propensities").
         """
-        if logging == "propensities":
-            if log.n_ranks == 1:
-                return IPWeights().units(log, probabilities, logging, target)
-            raise CapabilityError(
-                "RIPS needs the probability of each prefix of a list under the logging policy. Propensities of whole "
-                "lists do not give it, nor does the product of propensities by position: a list shows a document once, "
-                "so that its ranks are not independent. Pass the logging policy, choose IP, or the reward clicks@1.",
-                code="no-prefix-propensities",
-                estimator=self.name,
-                n_ranks=log.n_ranks,
-            )
-        unit, first_list, rank = _number_prefixes(log)
+        by_propensity = log.propensities.prefixes(self.name) if logging == "propensities" else None
+        if by_propensity is not None and log.n_ranks == 1:
+            return IPWeights().units(log, probabilities, logging, target)
+        number, first_list, rank = _number_prefixes(log)
+        unit = log.by_entry(number)
         known = _known_logging_policy(logging)
         if probabilities.prefix_prob is None or (known is not None and known.prefix_prob is None):
             raise CapabilityError(
                 "RIPS needs the probabilities of list prefixes: make TargetProbabilities with prefixes=True.",
                 code="missing-prefixes",
             )
+        propensity = None if known is None or known.prefix_prob is None else known.prefix_prob[first_list, rank]
+        if by_propensity is not None:
+            unit, prefix, propensity = _split_by_propensity(unit, by_propensity)
+            first_list, rank = first_list[prefix], rank[prefix]
         return WeightUnits(
-            unit=log.by_entry(unit),
+            unit=unit,
             exposure=np.ones((1, log.n_ranks)),
             query=log.lists.query[first_list],
             group=rank,
             target=probabilities.prefix_prob[first_list, rank],
-            logging=None if known is None or known.prefix_prob is None else known.prefix_prob[first_list, rank],
+            logging=propensity,
             mass=probabilities.mass,
             max_reward=log.theta,
         )
@@ -447,7 +447,7 @@ def _units_by_document(
     unit, pair = log.by_entry(log.lists.pair), np.arange(vocabulary.n_pairs)  # UNSEEN where nothing is shown
     propensity: np.ndarray | None
     if logging == "propensities":
-        unit, pair, of_rank = _units_by_propensity(weights, log, unit)
+        unit, pair, of_rank = _split_by_propensity(unit, log.propensities.ranks(weights.name))
         propensity = of_rank * exposure.sum()
     else:
         known = _known_logging_policy(logging)
@@ -464,22 +464,14 @@ def _units_by_document(
     )
 
 
-def _units_by_propensity(
-    weights: Weights, log: GroupedLog, unit: Int[np.ndarray, "entry rank"]
+def _split_by_propensity(
+    unit: Int[np.ndarray, "entry rank"], propensity: Float[np.ndarray, "entry rank"]
 ) -> tuple[Int[np.ndarray, "entry rank"], Int[np.ndarray, " unit"], Float[np.ndarray, " unit"]]:
     """Split units of single results by the logged propensity of the result.
 
     Returns the new units, and the old unit and the propensity of each.
     """
-    if not log.has_propensity_at_rank and log.log_prob is not None:
-        raise CapabilityError(
-            f"{weights.name} needs the probability of each document at each rank under the logging policy, which "
-            "propensities of whole lists do not give. Add a column propensity_at_rank, pass the logging policy, or "
-            'logging="frequencies".',
-            code="list-propensities-only",
-            estimator=weights.name,
-        )
-    propensity, shown = log.propensity_at_rank, unit != UNSEEN
+    shown = unit != UNSEEN
     split, first = distinct_rows(np.stack([unit[shown].astype(np.int64), propensity[shown].view(np.int64)], axis=1))
     new = np.full(unit.shape, UNSEEN, np.int64)
     new[shown] = split

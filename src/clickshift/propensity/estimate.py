@@ -296,10 +296,11 @@ def _warn_of_label(message: Warning | str, label: str) -> None:
 
 
 def _describe(opened: Log | Cells, cells: Cells, log: Any) -> str:
-    """Describe a log in one line."""
+    """Describe a log in one line; of counts by rank, the sessions are those that show a document at the first rank."""
+    sessions = float(cells.by_rank()[0][0] if isinstance(opened, Cells) else opened.total)
     first, last = (None, None) if isinstance(opened, Cells) else time_range(opened.time)
     queries = len(np.unique(cells.vocabulary.pair_query[cells.pair]))
-    return describe_log(float(cells.by_rank()[0][0]), queries, source=log_source(log), first=first, last=last)
+    return describe_log(sessions, queries, source=log_source(log), first=first, last=last)
 
 
 def _in_memory(log: Log, queries: np.ndarray | None = None) -> Sessions:
