@@ -192,8 +192,8 @@ class Source:
 
 def is_nested(text: str, path: str) -> str:
     """Return whether the value at a path of the JSON object `doc`, as text, is a list or an object, in SQL."""
-    is_one = f"json_type(doc, {sql_text(path)}) IN ('ARRAY', 'OBJECT')"
-    return f"CASE WHEN left({text}, 1) IN ('[', '{{') THEN {is_one} ELSE false END"  # the object is parsed where it may be one
+    parsed = f"json_type(doc, {sql_text(path)}) IN ('ARRAY', 'OBJECT')"
+    return f"CASE WHEN left({text}, 1) IN ('[', '{{') THEN {parsed} ELSE false END"  # parsed where it may be one
 
 
 def check_id_types(source: Source, columns: Sequence[str]) -> None:
