@@ -6,14 +6,14 @@ that clicks less on the same documents examines less. Then the curves are pooled
 
 What all values share, the level of low ranks that few documents connect with the first, is a factor. So curves are
 pooled as logarithms, whose contrasts between segments do not depend on it. As logits, the larger of two estimates would
-have the larger error, and their weighted mean would lie below both (Peelle's pertinent puzzle). The covariance is found
-at 0.9 times examination: several segments may examine the first rank nearly always, where a logit is infinite. Only the
-product with attractiveness is identified.
+have the larger error, and their weighted mean would lie below both (Peelle's pertinent puzzle). The fit has no limit
+of 1, which would move the curves down (`_examination_ratios`): estimates are the likeliest ones below it after pooling,
+and intervals are cut at it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -21,37 +21,32 @@ from jaxtyping import Float, Int
 from clickshift.counts.cells import Cells, count_situations, rank_of
 from clickshift.counts.segment_numbers import SegmentNumbers
 from clickshift.errors import DataError
+from clickshift.learners._examination_ratios import LogRatios, RatioProblem
 from clickshift.learners._examination_shrinkage import learned_variance
 from clickshift.learners._position_kernels import clicks_per_impression
 from clickshift.learners._position_models import (
     TOLERANCE_FACTOR,
     WEAK_PRIOR,
+    ExaminationErrors,
     ExaminationFit,
     ExaminationProblem,
     fit_examination,
-    fit_with_reference,
 )
 from clickshift.learners._priors import Beta, beta_by_likelihood
 from clickshift.learners._segment_pooling import CurvePrior, Pooled, SegmentEstimates
-from clickshift.models.intervals import EffectiveCounts, effective_counts
+from clickshift.models.intervals import EffectiveCounts, counts_with_bounds
 
-_SCALE = 0.9
-"""Factor of examination in the logits whose covariance is computed."""
 _DEVIATION = 1.0
 """Standard deviation of the common curve around click-through rates, as without segments."""
 _LEAST, _MOST = 0.05, 0.95
 """Range of the examination that the common curve is shrunk towards."""
-_TOUCHING = 1.96
-"""Standard errors below 1 from which on an interval ends at 1."""
-_NO_FAILURE = 2.512
-"""The lower bound after n successes is 1 - 2.512 / n, for the Jeffreys interval with n not small."""
+_QUANTILE = 1.96
+"""Standard errors between an estimate and the bounds of its 95 % interval."""
 _HIGHEST = 1 - 1e-7
-_HIGHEST_START = 0.98
-"""Largest examination to start from: that of the first rank may be nearly 1 in several segments."""
+_START = (0.01, 2.0)
+"""Range of the ratios of examination to start from."""
 _CURVE_TOLERANCE, _CURVE_STEPS = 0.1, 100
 """Tolerance, and number of evaluations of the likelihood, of the PBM that UBM's common curve is shrunk towards."""
-_LEAST_GAIN = 1.92
-"""Log-likelihood that another reference situation must gain (the 95 % quantile of a likelihood ratio)."""
 _MAX_VALUES = 1200
 """Values of all curves, at most: their joint covariance is inverted about twenty times."""
 
@@ -133,27 +128,26 @@ def fit_examination_by_segment(
         The fit of all curves, and the curves by segment.
     """
     rate = clicks_per_impression(cells)
-    problem = ExaminationProblem(cells, prior or WEAK_PRIOR, pseudo_counts=prior is None, relative=rate)
-    first = _first_reference(problem, rate)
-    start = np.clip(rate / rate[first], 0.01, _HIGHEST_START)  # these rates are nearly the estimates
-    fitted, newton, reference = fit_with_reference(
-        problem, start, tolerance * TOLERANCE_FACTOR, max_steps, reference=first, least_gain=_LEAST_GAIN
-    )
-    assert reference is not None  # counts by segment have no views
-    free = fitted.free
+    problem = RatioProblem(cells, prior or WEAK_PRIOR, pseudo_counts=prior is None, relative=rate)
+    reference = _first_reference(problem, rate)
+    start = np.clip(rate / rate[reference], *_START)  # these rates are nearly the estimates
+    fitted, newton = problem.maximise(start, reference, tolerance=tolerance * TOLERANCE_FACTOR, max_steps=max_steps)
     if prior is None:
         problem.remove_pseudo_counts()
-    e = np.minimum(fitted.examination, 1.0)
-    scaled = problem.profile(_SCALE * e, free)
-    cov = problem.covariance(scaled, conditional=prior is None)
-    at_maximum = replace(fitted, examination=e, attractiveness=problem.attractiveness(e))
-    errors = problem.errors(at_maximum, _at_full_scale(cov, e), reference)
+        fitted = problem.profile(fitted.examination, fitted.free)
+    ratios, a = problem.ratios(fitted, conditional=prior is None), fitted.attractiveness
+    observed = np.union1d(fitted.free, [reference])
+    better = ratios.better_reference(reference, problem.most_examined(fitted.examination))
+    if better != reference:
+        reference, ratios = better, ratios.relative_to(better)
+        a = problem.attractiveness(np.exp(ratios.mean))
+    of_pairs = problem.attractiveness_errors(np.exp(ratios.mean), a, ratios.covariance)
 
-    observed = np.sort(np.append(free, reference))
-    of_logs = _of_logs(cov, e)[np.ix_(observed, observed)]
-    estimates = SegmentEstimates(np.log(e[observed]), of_logs, _entries(cells, observed))
+    estimates = SegmentEstimates(
+        ratios.mean[observed], ratios.covariance[np.ix_(observed, observed)], _entries(cells, observed)
+    )
     shrunk, likelihood = estimates.pooled(_curve_prior(problem, by_rank, estimates, reference)), estimates.pooled()
-    mean = np.minimum(np.exp(shrunk.mean), 1.0)
+    mean = np.exp(LogRatios(*shrunk).below_one()[0])
     mean[observed == reference] = 1.0
     curves = _SegmentMeans(problem, observed, reference).curves(mean, likelihood)
 
@@ -161,9 +155,7 @@ def fit_examination_by_segment(
     if prior is None:
         prior = problem.prior = beta_by_likelihood(problem.expected_examinations(e), problem.pair_clicks)
     attractiveness = problem.attractiveness(e)
-    errors = errors.with_prior(prior, attractiveness)._replace(
-        examination=curves.errors, examination_counts=curves.counts
-    )
+    errors = ExaminationErrors(of_pairs[0], curves.errors, of_pairs[1], curves.counts).with_prior(prior, attractiveness)
     return ExaminationFit(np.append(attractiveness, prior.mean), e, errors.with_unseen(prior), newton), curves
 
 
@@ -227,15 +219,19 @@ class _SegmentMeans:
         pooled = _filled(share @ mean, total[:, 0] > 0, cells)
         e = np.tile(pooled, cells.n_segments)
         e[self.observed] = mean
-        center = np.minimum(np.exp(likelihood.mean), 1.0)
+        center = np.exp(likelihood.mean)
         cov = likelihood.covariance * center * center[:, None]
         errors, counts = np.full(len(e), np.nan), np.full((2, len(e)), np.nan)
-        sd = np.sqrt(np.maximum(np.diag(cov), 0))
-        errors[self.observed], counts[:, self.observed] = _error_and_counts(center, sd)
+        errors[self.observed], counts[:, self.observed] = _error_and_counts(
+            mean, likelihood.mean, np.diag(likelihood.covariance)
+        )
         errors[self.reference] = 0.0
-        pooled_sd = np.sqrt(np.maximum(np.einsum("ev,vw,ew->e", share, cov, share), 0))
-        pooled_sd[total[:, 0] == 0] = np.nan
-        pooled_errors, pooled_counts = _error_and_counts(share @ center, pooled_sd)
+        own, variance = share @ center, np.einsum("ev,vw,ew->e", share, cov, share)
+        occurs = total[:, 0] > 0
+        pooled_errors, pooled_counts = np.full(n, np.nan), np.full((2, n), np.nan)
+        pooled_errors[occurs], pooled_counts[:, occurs] = _error_and_counts(
+            pooled[occurs], np.log(own[occurs]), variance[occurs] / own[occurs] ** 2
+        )
         return SegmentCurves(e.reshape(cells.n_segments, n), errors, counts, pooled, pooled_errors, pooled_counts)
 
 
@@ -254,35 +250,12 @@ def _entries(cells: Cells, observed: Int[np.ndarray, " value"]) -> Int[np.ndarra
 
 
 def _error_and_counts(
-    e: Float[np.ndarray, " value"], sd: Float[np.ndarray, " value"]
+    estimate: Float[np.ndarray, " value"], mean: Float[np.ndarray, " value"], variance: Float[np.ndarray, " value"]
 ) -> tuple[Float[np.ndarray, " value"], EffectiveCounts]:
-    """Return the standard errors of the logits, and effective counts, of examination with these standard errors.
+    """Return the standard errors of the logits of estimates, and effective counts, from normal logarithms.
 
-    Near 1 no binomial likelihood has a mean and a variance like these. The counts are then those of successes alone,
-    whose interval goes from the lower bound to 1.
+    The level of low ranks, which all of a curve share, is a factor: intervals are those of logarithms, cut at 1.
     """
-    inside = np.clip(e, 1e-7, _HIGHEST)
-    errors = sd / (inside * (1 - inside))
-    yes, trials = effective_counts(inside, errors)
-    touching = e + _TOUCHING * sd >= 1
-    successes = _NO_FAILURE / np.maximum(1 - e + _TOUCHING * sd, 1e-12)
-    return errors, np.where(touching & (sd > 0), successes, np.stack([yes, trials]))
-
-
-def _of_logs(
-    cov: Float[np.ndarray, "situation situation"], e: Float[np.ndarray, " situation"]
-) -> Float[np.ndarray, "situation situation"]:
-    """Return the covariance of the logarithms of examination from that of the logits of 0.9 times examination."""
-    slope = 1 - _SCALE * e
-    logs: np.ndarray = cov * slope * slope[:, None]
-    return logs
-
-
-def _at_full_scale(
-    cov: Float[np.ndarray, "situation situation"], e: Float[np.ndarray, " situation"]
-) -> Float[np.ndarray, "situation situation"]:
-    """Return the covariance of the logits of examination from that of the logits of 0.9 times examination."""
-    e = np.minimum(e, _HIGHEST)
-    slope = (1 - _SCALE * e) / (1 - e)
-    full: np.ndarray = cov * slope * slope[:, None]
-    return full
+    sd = np.sqrt(np.maximum(variance, 0))
+    errors = sd / (1 - np.minimum(estimate, _HIGHEST))
+    return errors, counts_with_bounds(*(np.exp(np.minimum(mean + z * sd, 0.0)) for z in (-_QUANTILE, _QUANTILE)))

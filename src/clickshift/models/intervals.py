@@ -14,7 +14,15 @@ from jaxtyping import Float
 
 from clickshift.errors import DataError
 
-__all__ = ["ParameterIntervals", "beta_interval", "counts_interval", "effective_counts", "product_counts", "support_of"]
+__all__ = [
+    "ParameterIntervals",
+    "beta_interval",
+    "counts_interval",
+    "counts_with_bounds",
+    "effective_counts",
+    "product_counts",
+    "support_of",
+]
 
 EffectiveCounts = Float[np.ndarray, "2 _"]
 """Effective successes and trials of each value of a parameter."""
@@ -22,6 +30,14 @@ FEW_CLICKS = 5.0
 """Effective clicks below which the upper bound is exact, and the estimate rests on its prior too."""
 _MIN_TRIALS = 1.0 - 1e-6
 """Effective trials below which the log does not identify a parameter: one, which rounding may make slightly less."""
+
+
+_QUANTILE = 1.96
+"""Standard errors between an estimate and the bounds of its 95 % interval."""
+_ABOUT_ONE = 1 - 1e-6
+"""Upper bound from which on an interval ends at 1."""
+_MATCHING_STEPS = 8
+"""Steps by which counts are found that have given bounds."""
 
 
 class ParameterIntervals(NamedTuple):
@@ -79,6 +95,43 @@ def effective_counts(
         information = np.maximum(1 / logit_error**2 - prior_information, 0.0)
     trials = np.minimum(information / (inside * (1 - inside)), 1e15)
     return np.stack([np.clip(trials * inside - prior_slope, 0.0, trials), trials])
+
+
+def counts_with_bounds(low: Float[np.ndarray, " n"], high: Float[np.ndarray, " n"]) -> EffectiveCounts:
+    """Compute the counts whose 95 % interval has these bounds.
+
+    Where the upper bound is so near 1 that no binomial likelihood has both bounds, there are successes alone: their
+    interval goes from the lower bound to 1.
+
+    Parameters
+    ----------
+    low, high
+        Bounds, below and above the estimate.
+
+    Examples
+    --------
+    >>> counts_with_bounds(np.array([0.2, 0.6]), np.array([0.5, 1.0])).round(1).tolist()
+    [[12.6, 5.4], [37.0, 5.4]]
+    """
+    from scipy.special import betaincinv, expit, logit
+
+    touching = high >= _ABOUT_ONE
+    lowest, bounds = np.clip(low, 1e-6, _ABOUT_ONE), np.stack([low, np.where(touching, 0.5, high)])
+    target = logit(np.clip(bounds, 1e-6, _ABOUT_ONE))
+    center, width = target.mean(axis=0), np.maximum(target[1] - target[0], 1e-9)
+    p = expit(center)
+    trials = (2 * _QUANTILE / width) ** 2 / (p * (1 - p))
+    successes = -(_QUANTILE**2) / (2 * np.log(lowest))
+    for _ in range(_MATCHING_STEPS):
+        p = expit(center)
+        a, b = trials * p + 0.5, trials * (1 - p) + 0.5
+        found = logit(np.clip(np.stack([betaincinv(a, b, 0.025), betaincinv(a, b, 0.975)]), 1e-9, 1 - 1e-9))
+        center = center + target.mean(axis=0) - found.mean(axis=0)
+        trials = trials * np.square(np.maximum(found[1] - found[0], 1e-9) / width)
+        successes = successes * np.log(betaincinv(successes + 0.5, 0.5, 0.025)) / np.log(lowest)
+    no = trials * expit(-center)
+    alone = touching | ~(no >= 0.5)
+    return np.where(alone, successes, np.stack([trials - no, trials]))
 
 
 def product_counts(first: EffectiveCounts, second: EffectiveCounts) -> EffectiveCounts:
