@@ -34,9 +34,15 @@ _MIN_TRIALS = 1.0 - 1e-6
 
 _QUANTILE = 1.96
 """Standard errors between an estimate and the bounds of its 95 % interval."""
-_ABOUT_ONE = 1 - 1e-6
-"""Upper bound from which on an interval ends at 1."""
-_MATCHING_STEPS = 8
+_LEAST_BOUND, _ABOUT_ONE = 1e-6, 1 - 1e-6
+"""Bounds from which on an interval begins at 0, or ends at 1."""
+_LEAST_FAILURES = 0.5
+"""Effective failures below which an interval ends at 1."""
+_NO_FAILURE = 2.512
+"""The lower bound after n successes is about exp(-2.512 / n)."""
+_LEAST_WIDTH, _MOST_TRIALS = 1e-6, 1e12
+"""Width of the narrowest interval whose counts are computed, and their largest number."""
+_MATCHING_STEPS = 5
 """Steps by which counts are found that have given bounds."""
 
 
@@ -111,27 +117,43 @@ def counts_with_bounds(low: Float[np.ndarray, " n"], high: Float[np.ndarray, " n
     Examples
     --------
     >>> counts_with_bounds(np.array([0.2, 0.6]), np.array([0.5, 1.0])).round(1).tolist()
-    [[12.6, 5.4], [37.0, 5.4]]
+    [[12.1, 4.7], [35.9, 4.7]]
     """
+    wide, touching = high - low > _LEAST_WIDTH, high >= _ABOUT_ONE
+    counts = _MOST_TRIALS * np.stack([low, np.ones_like(low)])
+    inside = np.flatnonzero(wide & ~touching)
+    counts[:, inside] = _counts_inside(low[inside], high[inside])
+    touching[inside] = ~(counts[1, inside] - counts[0, inside] >= _LEAST_FAILURES)
+    alone = np.flatnonzero(wide & touching)
+    counts[:, alone] = _successes_alone(low[alone])
+    return counts
+
+
+def _counts_inside(low: Float[np.ndarray, " n"], high: Float[np.ndarray, " n"]) -> EffectiveCounts:
+    """Return the counts whose Jeffreys interval has these bounds: its centre and width, in logits, are adjusted."""
     from scipy.special import betaincinv, expit, logit
 
-    touching = high >= _ABOUT_ONE
-    lowest, bounds = np.clip(low, 1e-6, _ABOUT_ONE), np.stack([low, np.where(touching, 0.5, high)])
-    target = logit(np.clip(bounds, 1e-6, _ABOUT_ONE))
-    center, width = target.mean(axis=0), np.maximum(target[1] - target[0], 1e-9)
-    p = expit(center)
-    trials = (2 * _QUANTILE / width) ** 2 / (p * (1 - p))
-    successes = -(_QUANTILE**2) / (2 * np.log(lowest))
+    target = logit(np.stack([np.maximum(low, _LEAST_BOUND), high]))
+    center, width = target.mean(axis=0), target[1] - target[0]
+    trials = (2 * _QUANTILE / width) ** 2 / (expit(center) * expit(-center))
     for _ in range(_MATCHING_STEPS):
-        p = expit(center)
-        a, b = trials * p + 0.5, trials * (1 - p) + 0.5
-        found = logit(np.clip(np.stack([betaincinv(a, b, 0.025), betaincinv(a, b, 0.975)]), 1e-9, 1 - 1e-9))
+        a, b = trials * expit(center) + 0.5, trials * expit(-center) + 0.5
+        found = logit(np.clip([betaincinv(a, b, 0.025), betaincinv(a, b, 0.975)], _LEAST_BOUND, _ABOUT_ONE))
         center = center + target.mean(axis=0) - found.mean(axis=0)
-        trials = trials * np.square(np.maximum(found[1] - found[0], 1e-9) / width)
-        successes = successes * np.log(betaincinv(successes + 0.5, 0.5, 0.025)) / np.log(lowest)
-    no = trials * expit(-center)
-    alone = touching | ~(no >= 0.5)
-    return np.where(alone, successes, np.stack([trials - no, trials]))
+        trials = np.minimum(trials * np.square((found[1] - found[0]) / width), _MOST_TRIALS)
+    counts: np.ndarray = np.stack([trials * expit(center), trials])
+    return counts
+
+
+def _successes_alone(low: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """Return the number of successes, without a failure, whose Jeffreys interval has this lower bound."""
+    from scipy.special import betaincinv
+
+    log_low = np.log(np.clip(low, _LEAST_BOUND, _ABOUT_ONE))
+    successes = _NO_FAILURE / -log_low
+    for _ in range(_MATCHING_STEPS):
+        successes = successes * np.log(betaincinv(successes + 0.5, 0.5, 0.025)) / log_low
+    return successes
 
 
 def product_counts(first: EffectiveCounts, second: EffectiveCounts) -> EffectiveCounts:
@@ -195,7 +217,7 @@ def counts_interval(counts: EffectiveCounts, level: float) -> tuple[Float[np.nda
     low = np.where(yes < 0.5, 0.0, betaincinv(yes + 0.5, no + 0.5, tail))
     few, exact_no = yes < FEW_CLICKS, np.maximum(no, 1e-300)
     high = np.where(few, betaincinv(yes + 1, exact_no, 1 - tail), betaincinv(yes + 0.5, no + 0.5, 1 - tail))
-    return low, np.where(no < 0.5, 1.0, high)
+    return low, np.where(no < _LEAST_FAILURES, 1.0, high)
 
 
 def support_of(counts: EffectiveCounts, *, by_trials: bool = False) -> np.ndarray:
