@@ -355,7 +355,13 @@ class ExaminationProblem:
         return observed
 
     def maximise(
-        self, start: Float[np.ndarray, " situation"], reference: int | None, *, tolerance: float, max_steps: int
+        self,
+        start: Float[np.ndarray, " situation"],
+        reference: int | None,
+        *,
+        tolerance: float,
+        max_steps: int,
+        last_step: bool = True,
     ) -> tuple[ProfileLikelihood, NewtonResult]:
         """Maximise the profile likelihood, with the reference fixed at 1 and situations that never occurred at 1/2."""
         e, occurred = np.where(self.impressions > 0, start, 0.5), self.impressions > 0
@@ -365,7 +371,9 @@ class ExaminationProblem:
         self._attractiveness = np.clip(
             self.prior.mode(self.pair_clicks, self.expected_examinations(e)), _MIN_PROBABILITY, 1 - _MIN_PROBABILITY
         )
-        return maximise(lambda point: self.profile(point, free), e, tolerance=tolerance, max_steps=max_steps)
+        return maximise(
+            lambda point: self.profile(point, free), e, tolerance=tolerance, max_steps=max_steps, last_step=last_step
+        )
 
     def profile(self, e: Float[np.ndarray, " situation"], free: Int[np.ndarray, " free"]) -> ProfileLikelihood:
         """Compute the profile likelihood with its gradient and curvature.

@@ -29,7 +29,6 @@ from clickshift.learners._position_models import (
     WEAK_PRIOR,
     ExaminationErrors,
     ExaminationFit,
-    ExaminationProblem,
     fit_examination,
 )
 from clickshift.learners._priors import Beta, beta_by_likelihood
@@ -43,8 +42,8 @@ _LEAST, _MOST = 0.05, 0.95
 _QUANTILE = 1.96
 """Standard errors between an estimate and the bounds of its 95 % interval."""
 _HIGHEST = 1 - 1e-7
-_START = (0.01, 2.0)
-"""Range of the ratios of examination to start from."""
+_START, _HIGHEST_START = (0.01, 2.0), 0.98
+"""Range of the ratios of examination to start from, and the highest examination of the common curve to start from."""
 _CURVE_TOLERANCE, _CURVE_STEPS = 0.1, 100
 """Tolerance, and number of evaluations of the likelihood, of the PBM that UBM's common curve is shrunk towards."""
 _MAX_VALUES = 1200
@@ -131,10 +130,11 @@ def fit_examination_by_segment(
     problem = RatioProblem(cells, prior or WEAK_PRIOR, pseudo_counts=prior is None, relative=rate)
     reference = _first_reference(problem, rate)
     start = np.clip(rate / rate[reference], *_START)  # these rates are nearly the estimates
-    fitted, newton = problem.maximise(start, reference, tolerance=tolerance * TOLERANCE_FACTOR, max_steps=max_steps)
-    if prior is None:
-        problem.remove_pseudo_counts()
-        fitted = problem.profile(fitted.examination, fitted.free)
+    tolerance = tolerance * TOLERANCE_FACTOR
+    fitted, newton = problem.maximise(start, reference, tolerance=tolerance, max_steps=max_steps, last_step=False)
+    near = fitted.expected_gain() < tolerance
+    problem.remove_pseudo_counts()
+    fitted = problem.profile(next(fitted.candidates()) if near else fitted.examination, fitted.free)
     ratios, a = problem.ratios(fitted, conditional=prior is None), fitted.attractiveness
     observed = np.union1d(fitted.free, [reference])
     better = ratios.better_reference(reference, problem.most_examined(fitted.examination))
@@ -146,7 +146,8 @@ def fit_examination_by_segment(
     estimates = SegmentEstimates(
         ratios.mean[observed], ratios.covariance[np.ix_(observed, observed)], _entries(cells, observed)
     )
-    shrunk, likelihood = estimates.pooled(_curve_prior(problem, by_rank, estimates, reference)), estimates.pooled()
+    towards = _curve_prior(problem, by_rank, estimates, np.exp(ratios.mean), reference)
+    shrunk, likelihood = estimates.pooled(towards), estimates.pooled()
     mean = np.exp(LogRatios(*shrunk).below_one()[0])
     mean[observed == reference] = 1.0
     curves = _SegmentMeans(problem, observed, reference).curves(mean, likelihood)
@@ -159,7 +160,7 @@ def fit_examination_by_segment(
     return ExaminationFit(np.append(attractiveness, prior.mean), e, errors.with_unseen(prior), newton), curves
 
 
-def _first_reference(problem: ExaminationProblem, rate: Float[np.ndarray, " situation"]) -> int:
+def _first_reference(problem: RatioProblem, rate: Float[np.ndarray, " situation"]) -> int:
     """Return the situation of the first rank that is examined most: of one rank, segments show the same documents.
 
     Rates of low ranks may be far too high where only neighbours of a list are swapped, and the limit of 1 for all other
@@ -172,7 +173,11 @@ def _first_reference(problem: ExaminationProblem, rate: Float[np.ndarray, " situ
 
 
 def _curve_prior(
-    problem: ExaminationProblem, by_rank: Cells, estimates: SegmentEstimates, reference: int
+    problem: RatioProblem,
+    by_rank: Cells,
+    estimates: SegmentEstimates,
+    examination: Float[np.ndarray, " situation"],
+    reference: int,
 ) -> CurvePrior:
     """Return the prior of the common curve: what one curve for all segments would be shrunk towards."""
     cells = problem.cells
@@ -183,7 +188,16 @@ def _curve_prior(
         rate = (clicks + 0.5) / (impressions + 1)
         alike = np.clip(np.minimum(rate / rate[reference % n], 1.0), _LEAST, _MOST)[entries]
         return CurvePrior(np.log(alike), _DEVIATION**2)
-    fitted = fit_examination(by_rank, prior=None, tolerance=_CURVE_TOLERANCE, max_steps=_CURVE_STEPS, errors=False)
+    rank, weight = cells.rank_of_situation(), np.maximum(problem.impressions, 1e-9)
+    means = np.bincount(rank, weight * examination) / np.bincount(rank, weight)
+    fitted = fit_examination(
+        by_rank,
+        prior=None,
+        tolerance=_CURVE_TOLERANCE,
+        max_steps=_CURVE_STEPS,
+        start=np.append(np.zeros(cells.vocabulary.n_pairs), np.minimum(means / means[0], _HIGHEST_START)),
+        errors=False,
+    )
     curve = fitted.examination[rank_of(cells.by, cells.n_ranks)]
     common, cov = estimates.common()
     towards = np.log(np.minimum(curve / curve[reference % n], 1.0))[entries]
@@ -204,7 +218,7 @@ class _SegmentMeans:
         The situation whose examination is 1 by convention.
     """
 
-    problem: ExaminationProblem
+    problem: RatioProblem
     observed: Int[np.ndarray, " value"]
     reference: int
 

@@ -270,7 +270,7 @@ class MaximumLikelihood:
         known = min(data.n_ranks, KNOWN_RANKS[self.by])
         check_number_of_curves(segments, count_situations(self.by, known), model=self.model)
         cells = Cells.of(data, self.by, segments=segments).with_known_ranks(known)
-        by_rank = cells.rolled_up("rank").pooled()
+        by_rank = cells.pooled_by_rank()
         fitted, curves = fit_examination_by_segment(
             cells, by_rank, prior=self._beta_prior(), tolerance=self.tolerance, max_steps=self.iterations
         )
