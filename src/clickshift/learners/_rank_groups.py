@@ -23,14 +23,14 @@ _MEAN_PRIOR = Beta(0.1, 0.5)
 
 
 class Penalty(NamedTuple):
-    """Log-density of a prior of attractiveness at one point, with its derivatives by logits.
+    """Log-density of a prior of attractiveness or satisfaction at one point, with its derivatives by logits.
 
     Parameters
     ----------
     value
         Log-density.
     slope, information
-        First and minus second derivatives by the logit of each pair's attractiveness.
+        First and minus second derivatives by the logit of each pair's parameter.
     mean_slope, mean_information
         The same by the logits of the means of groups; empty without groups.
     group
@@ -51,22 +51,31 @@ class Penalty(NamedTuple):
             prior.log_density_of(log_a, log_not_a), prior.slope(a), prior.information(a), np.empty(0), np.empty(0)
         )
 
-    def extended(self, information: ArrowheadInformation) -> ArrowheadInformation:
-        """Append the means of groups to the shared parameters of an information matrix."""
+    def extended(self, information: ArrowheadInformation, *, of_satisfaction: bool = False) -> ArrowheadInformation:
+        """Append the means of groups to the shared parameters of an information matrix.
+
+        Parameters
+        ----------
+        information
+            Information matrix.
+        of_satisfaction
+            Whether it is a prior of satisfaction.
+        """
         if self.group is None:
             return information
         cross = np.zeros((len(self.mean_slope), len(self.slope)))
         cross[self.group, np.arange(len(self.group))] = -self.information
+        own, none = (np.zeros_like(cross), cross) if of_satisfaction else (cross, np.zeros_like(cross))
         zeros = np.zeros((len(information.shared), len(cross)))
         return information._replace(
-            cross_attractiveness=np.vstack([information.cross_attractiveness, cross]),
-            cross_satisfaction=np.vstack([information.cross_satisfaction, np.zeros_like(cross)]),
+            cross_attractiveness=np.vstack([information.cross_attractiveness, own]),
+            cross_satisfaction=np.vstack([information.cross_satisfaction, none]),
             shared=np.block([[information.shared, zeros], [zeros.T, np.diag(self.mean_information)]]),
         )
 
 
 class RankGroups(NamedTuple):
-    """Normal prior of the logits of attractiveness around the unknown mean of a group of ranks.
+    """Normal prior of the logits of attractiveness, or satisfaction, around the unknown mean of a group of ranks.
 
     Parameters
     ----------
@@ -91,9 +100,9 @@ class RankGroups(NamedTuple):
         rank
             Usual rank of each pair.
         trials
-            Expected examinations of each pair.
+            Expected examinations of each pair, or the trials of its satisfaction.
         clicks
-            Clicks on each pair.
+            Clicks on each pair, or the successes.
         """
         used, group = np.unique(np.searchsorted(_LAST_RANKS, rank), return_inverse=True)
         strength = prior_strength_by_moments(group[:-1], trials[:-1], clicks[:-1])
@@ -107,9 +116,38 @@ class RankGroups(NamedTuple):
         means: np.ndarray = 1 / (1 + np.exp(-total / np.bincount(self.group, minlength=self.n)))
         return means
 
+    def with_spread(
+        self,
+        p: PairValues,
+        means: Float[np.ndarray, " group"],
+        information: PairValues,
+        known: Int[np.ndarray, " pair"],
+    ) -> RankGroups:
+        """Learn how much logits vary around the means: one EM step of the variance, with normal posteriors.
+
+        Parameters
+        ----------
+        p
+            Estimates.
+        means
+            Means of the groups.
+        information
+            Information about the logit of each pair, the prior included.
+        known
+            Pairs that were observed.
+        """
+        beyond = self._deviation(p, means)[known]
+        variance = float((beyond**2 + 1 / information[known]).mean())
+        return self._replace(precision=np.full(len(p), 1 / variance))
+
+    def _deviation(self, p: PairValues, means: Float[np.ndarray, " group"]) -> PairValues:
+        """Return the logits of estimates less those of the means of their groups."""
+        deviation: np.ndarray = np.log(p) - np.log1p(-p) - (np.log(means) - np.log1p(-means))[self.group]
+        return deviation
+
     def penalty(self, a: PairValues, means: Float[np.ndarray, " group"]) -> Penalty:
         """Return the penalty at one point."""
-        deviation = np.log(a) - np.log1p(-a) - (np.log(means) - np.log1p(-means))[self.group]
+        deviation = self._deviation(a, means)
         slope = -self.precision * deviation
         return Penalty(
             float((slope * deviation).sum()) / 2 + _MEAN_PRIOR.log_density(means),
