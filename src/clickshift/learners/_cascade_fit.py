@@ -311,36 +311,27 @@ class CascadeFamily(ABC):
             counts = local.effective_counts(logit_errors, local.newton_step(full)[0])
         return CascadeFit(local.parameters, logit_errors, counts, newton, local.shared_covariance(full))
 
+    @property
+    def is_large(self) -> bool:
+        """Whether one step under the neutral prior is enough."""
+        return bool(self.data.impressions.sum() > _MANY_IMPRESSIONS)
+
     def _neutral_counts(self, fitted: _LocalLikelihood, homogeneous_tails: ExpectedTails) -> CascadeCounts:
         """Return the effective counts under the neutral prior of rank groups, starting from a fit under another prior.
 
         The last step needs no evaluation: effective counts include it. Continuation is moved to the maximum of the
-        likelihood with attractiveness integrated out, unless satisfaction depends on documents too: its prior is no
-        distribution of documents.
+        likelihood with the parameters of documents integrated out. The weak prior of satisfaction, which its own
+        intervals need, is no distribution of documents: for continuation, satisfaction varies around a mean, too.
         """
         other = copy(self)
-        other.groups, start = self._usual_rank_groups(homogeneous_tails), self.join(*fitted.parameters)
-        start = np.append(start, other.groups.means(fitted.parameters.attractiveness))
-        if self.has_satisfaction and len(fitted.parameters.shared):
-            yes, trials = fitted.satisfaction_counts()
-            other.satisfaction_groups = RankGroups.of(np.zeros(len(yes), np.int64), trials, yes)
-            start = np.append(start, other.satisfaction_groups.means(fitted.parameters.satisfaction))
-        local = _LocalLikelihood(other, start, fitted.tails).with_spread()
-        large = self.data.impressions.sum() > _MANY_IMPRESSIONS
-        for _ in range(_NEUTRAL_STEPS):
-            full = local.full_inverse()
-            step, gain = local.newton_step(full)
-            if abs(gain) < _NEUTRAL_TOLERANCE or (large and full is None):
-                break
-            shorter = ((s, 0.5**k) for k in range(_MAX_HALVINGS) for s in (step, local.newton_step(None)[0]))
-            tried = (other._local_likelihood(local.moved(*one)) for one in shorter)
-            better = next((moved for moved in tried if moved.objective > local.objective), None)
-            if better is None:
-                break
-            local = better.with_spread()
-        if not (large or not len(fitted.parameters.shared) or len(fitted.parameters.shared) > _MAX_DERIVATIVES):
-            step = local.marginal_step(step, full)
+        other.groups = self._usual_rank_groups(homogeneous_tails)
+        start = np.append(self.join(*fitted.parameters), other.groups.means(fitted.parameters.attractiveness))
+        local, step, full = _LocalLikelihood(other, start, fitted.tails).neutral_maximum()
         counts = local.effective_counts(local.errors(full), step)
+        if not self.is_large and 0 < len(fitted.parameters.shared) <= _MAX_DERIVATIVES:
+            local, step, full = local.with_varying_satisfaction(step, full)
+            marginal = local.effective_counts(local.errors(full), local.marginal_step(step, full))
+            counts = marginal._replace(satisfaction=counts.satisfaction)
         return counts._replace(shared=self._of_known_documents(counts))
 
     def _of_known_documents(self, counts: CascadeCounts) -> EffectiveCounts:
@@ -553,7 +544,39 @@ class _LocalLikelihood:
             ),
         )
 
-    def with_spread(self) -> _LocalLikelihood:
+    def neutral_maximum(self) -> tuple[_LocalLikelihood, CascadeParameters, InvertedInformation | None]:
+        """Return the likelihood near its maximum, with the last step to it and the inverted information."""
+        local = self._with_spread()
+        for _ in range(_NEUTRAL_STEPS):
+            full = local.full_inverse()
+            step, gain = local.newton_step(full)
+            if abs(gain) < _NEUTRAL_TOLERANCE or (self._family.is_large and full is None):
+                break
+            shorter = ((s, 0.5**k) for k in range(_MAX_HALVINGS) for s in (step, local.newton_step(None)[0]))
+            tried = (self._family._local_likelihood(local.moved(*one)) for one in shorter)
+            better = next((moved for moved in tried if moved.objective > local.objective), None)
+            if better is None:
+                break
+            local = better._with_spread()
+        return local, step, full
+
+    def with_varying_satisfaction(
+        self, step: CascadeParameters, full: InvertedInformation | None
+    ) -> tuple[_LocalLikelihood, CascadeParameters, InvertedInformation | None]:
+        """Return the neutral maximum with a satisfaction that varies around a mean, which is learned.
+
+        Without satisfaction, it is this one.
+        """
+        family, s, penalty = copy(self._family), self.parameters.satisfaction, self._satisfaction_penalty
+        if not family.has_satisfaction:
+            return self, step, full
+        errors = 1 / np.sqrt(self._information.satisfaction)
+        yes, trials = effective_counts(s, errors, penalty.slope, penalty.information)
+        family.satisfaction_groups = RankGroups.of(np.zeros(len(s), np.int64), trials, yes)
+        start = np.append(self._vector, family.satisfaction_groups.means(s))
+        return _LocalLikelihood(family, start, self.tails).neutral_maximum()
+
+    def _with_spread(self) -> _LocalLikelihood:
         """Return the likelihood at the same point with a satisfaction that varies as it does there."""
         family, data = self._family, self._family.data
         known = np.flatnonzero(data.followed + data.open_last > 0)
@@ -563,11 +586,6 @@ class _LocalLikelihood:
             self.parameters.satisfaction, self._vector[-1:], self._information.satisfaction, known
         )
         return _LocalLikelihood(family, self._vector, self.tails)
-
-    def satisfaction_counts(self) -> EffectiveCounts:
-        """Return the effective counts of satisfaction given all other parameters."""
-        errors, penalty = 1 / np.sqrt(self._information.satisfaction), self._satisfaction_penalty
-        return effective_counts(self.parameters.satisfaction, errors, penalty.slope, penalty.information)
 
     def full_inverse(self) -> InvertedInformation | None:
         """Invert the information with the entries between pairs; None where the same pairs rarely co-occur."""
