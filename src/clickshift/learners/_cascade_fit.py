@@ -546,7 +546,7 @@ class _LocalLikelihood:
 
     def neutral_maximum(self) -> tuple[_LocalLikelihood, CascadeParameters, InvertedInformation | None]:
         """Return the likelihood near its maximum, with the last step to it and the inverted information."""
-        local = self._with_spread()
+        local = self
         for _ in range(_NEUTRAL_STEPS):
             full = local.full_inverse()
             step, gain = local.newton_step(full)
@@ -557,7 +557,7 @@ class _LocalLikelihood:
             better = next((moved for moved in tried if moved.objective > local.objective), None)
             if better is None:
                 break
-            local = better._with_spread()
+            local = better
         return local, step, full
 
     def with_varying_satisfaction(
@@ -572,20 +572,9 @@ class _LocalLikelihood:
             return self, step, full
         errors = 1 / np.sqrt(self._information.satisfaction)
         yes, trials = effective_counts(s, errors, penalty.slope, penalty.information)
-        family.satisfaction_groups = RankGroups.of(np.zeros(len(s), np.int64), trials, yes)
+        family.satisfaction_groups = RankGroups.of_all(trials, yes)
         start = np.append(self._vector, family.satisfaction_groups.means(s))
         return _LocalLikelihood(family, start, self.tails).neutral_maximum()
-
-    def _with_spread(self) -> _LocalLikelihood:
-        """Return the likelihood at the same point with a satisfaction that varies as it does there."""
-        family, data = self._family, self._family.data
-        known = np.flatnonzero(data.followed + data.open_last > 0)
-        if family.satisfaction_groups is None or not len(known):
-            return self
-        family.satisfaction_groups = family.satisfaction_groups.with_spread(
-            self.parameters.satisfaction, self._vector[-1:], self._information.satisfaction, known
-        )
-        return _LocalLikelihood(family, self._vector, self.tails)
 
     def full_inverse(self) -> InvertedInformation | None:
         """Invert the information with the entries between pairs; None where the same pairs rarely co-occur."""

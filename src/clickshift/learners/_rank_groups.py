@@ -110,44 +110,32 @@ class RankGroups(NamedTuple):
         mean = _MEAN_PRIOR.mode(yes, total)
         return cls(group, (strength * mean * (1 - mean))[group], len(used))
 
+    @classmethod
+    def of_all(cls, trials: PairValues, successes: PairValues) -> RankGroups:
+        """Make all pairs one group, whose logits vary as those of a Beta distribution: the sum of two trigammas.
+
+        Parameters
+        ----------
+        trials, successes
+            Trials and successes of each pair.
+        """
+        from scipy.special import polygamma
+
+        group = np.zeros(len(trials), np.int64)
+        strength = prior_strength_by_moments(group[:-1], trials[:-1], successes[:-1])
+        mean = _MEAN_PRIOR.mode(successes.sum(keepdims=True), trials.sum(keepdims=True))
+        variance = float(polygamma(1, strength * np.append(mean, 1 - mean)).sum())
+        return cls(group, np.full(len(trials), 1 / variance), 1)
+
     def means(self, a: PairValues) -> Shared:
         """Return the mean of each group, taken over logits."""
         total = np.bincount(self.group, np.log(a) - np.log1p(-a), self.n)
         means: np.ndarray = 1 / (1 + np.exp(-total / np.bincount(self.group, minlength=self.n)))
         return means
 
-    def with_spread(
-        self,
-        p: PairValues,
-        means: Float[np.ndarray, " group"],
-        information: PairValues,
-        known: Int[np.ndarray, " pair"],
-    ) -> RankGroups:
-        """Learn how much logits vary around the means: one EM step of the variance, with normal posteriors.
-
-        Parameters
-        ----------
-        p
-            Estimates.
-        means
-            Means of the groups.
-        information
-            Information about the logit of each pair, the prior included.
-        known
-            Pairs that were observed.
-        """
-        beyond = self._deviation(p, means)[known]
-        variance = float((beyond**2 + 1 / information[known]).mean())
-        return self._replace(precision=np.full(len(p), 1 / variance))
-
-    def _deviation(self, p: PairValues, means: Float[np.ndarray, " group"]) -> PairValues:
-        """Return the logits of estimates less those of the means of their groups."""
-        deviation: np.ndarray = np.log(p) - np.log1p(-p) - (np.log(means) - np.log1p(-means))[self.group]
-        return deviation
-
     def penalty(self, a: PairValues, means: Float[np.ndarray, " group"]) -> Penalty:
         """Return the penalty at one point."""
-        deviation = self._deviation(a, means)
+        deviation = np.log(a) - np.log1p(-a) - (np.log(means) - np.log1p(-means))[self.group]
         slope = -self.precision * deviation
         return Penalty(
             float((slope * deviation).sum()) / 2 + _MEAN_PRIOR.log_density(means),
