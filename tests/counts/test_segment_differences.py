@@ -32,7 +32,7 @@ def test_counts_by_segment_are_those_of_each_segment_alone(by: By) -> None:
         for name in ("pair", "impressions", "clicks"):
             np.testing.assert_array_equal(getattr(cells, name)[own], getattr(alone, name))
         np.testing.assert_array_equal(cells.situation[own] % n, alone.situation)
-    pooled, together = cells.pooled(), Cells.of(log, by)
+    pooled, together = cells.pooled_by_rank(), Cells.of(log)
     for name in ("pair", "situation", "impressions", "clicks"):
         np.testing.assert_array_equal(getattr(pooled, name), getattr(together, name))
     coarse = cells.rolled_up("rank")

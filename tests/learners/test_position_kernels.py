@@ -112,5 +112,5 @@ def test_variances_are_those_of_the_whole_information_matrix(share: float, rng: 
     cov[np.ix_(free, free)] = inverse[pairs:, pairs:]
     offsets = np.append(0, np.cumsum(occurs.sum(axis=1)))
     counts = offsets, situation.astype(np.int32), skips, judged, total
-    attractiveness_variance(0, pairs, *counts, e, a, cov, variance)
+    attractiveness_variance(0, pairs, *counts, e, a, cov * (1 - e) * (1 - e)[:, None], variance)  # that of ln e
     np.testing.assert_allclose(variance, np.diag(inverse)[:pairs])

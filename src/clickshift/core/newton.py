@@ -71,7 +71,13 @@ class NewtonResult:
 
 
 def maximise(
-    look: Callable[[Vector], _Local], start: Vector, *, tolerance: float, max_steps: int, scale: float = 0.0
+    look: Callable[[Vector], _Local],
+    start: Vector,
+    *,
+    tolerance: float,
+    max_steps: int,
+    scale: float = 0.0,
+    last_step: bool = True,
 ) -> tuple[_Local, NewtonResult]:
     """Maximise an objective by Newton's method; a point is accepted only if the objective does not fall.
 
@@ -89,6 +95,8 @@ def maximise(
     scale
         Sum of the weights of all terms of the objective. Terms are rounded relative to their weights, so this limits
         the accuracy where the objective itself is near 0, e.g. if one session is repeated 1e12 times.
+    last_step
+        Whether the step whose expected gain is below the tolerance is taken.
 
     Returns
     -------
@@ -100,6 +108,8 @@ def maximise(
     while not converged and steps < max_steps:
         rounding_error = _ROUNDING_ERROR * max(abs(current.objective), scale)
         converged = current.expected_gain() < tolerance
+        if converged and not last_step:
+            break
         for point in current.candidates():
             candidate = look(point)
             steps += 1

@@ -293,11 +293,11 @@ class Cells:
             coarse = _coarse_situation(self.by, by, self.n_ranks)[situation]
         return self._regrouped(by, coarse + segment * count_situations(by, self.n_ranks), self.n_segments)
 
-    def pooled(self) -> Cells:
-        """Return the same counts added up over segments."""
+    def pooled_by_rank(self) -> Cells:
+        """Return the same counts aggregated to ranks and added up over segments, in one pass."""
         if self.n_segments == 1:
-            return self
-        return self._regrouped(self.by, self.situation % count_situations(self.by, self.n_ranks), 1)
+            return self.rolled_up("rank")
+        return self._regrouped("rank", self.rank(), 1)
 
     def with_known_ranks(self, n_ranks: int) -> Cells:
         """Return the counts with fewer ranks, as PBM and UBM with so many known ranks see lists.
@@ -329,13 +329,15 @@ class Cells:
         if size <= _MAX_DENSE_CELLS:
             occurs = np.zeros(size, bool)
             occurs[key] = True
-            number = np.cumsum(occurs) - 1
-            key, cell = np.flatnonzero(occurs), number[key]
+            distinct = np.flatnonzero(occurs)
+            impressions, clicks = (np.bincount(key, table, size)[distinct] for table in (self.impressions, self.clicks))
         else:
-            key, cell = distinct_sorted(key)
-        impressions, clicks = (np.bincount(cell, values, len(key)) for values in (self.impressions, self.clicks))
-        views = None if self.views is None else add_views([self.views], [1.0], cell, len(key))
-        columns = *np.divmod(key, n_situations), impressions, clicks
+            distinct, cell = distinct_sorted(key)
+            impressions, clicks = (np.bincount(cell, table, len(distinct)) for table in (self.impressions, self.clicks))
+        views = None
+        if self.views is not None:
+            views = add_views([self.views], [1.0], np.searchsorted(distinct, key), len(distinct))
+        columns = *np.divmod(distinct, n_situations), impressions, clicks
         return Cells(self.vocabulary, self.n_ranks, by, *columns, views=views, n_segments=n_segments)
 
 

@@ -202,6 +202,7 @@ class CascadeFamily(ABC):
         self.prior = self.satisfaction_prior = Beta() if prior is None else prior
         self.learns_prior, self.damping = prior is None, EMDamping()
         self.groups: RankGroups | None = None
+        self.satisfaction_groups: RankGroups | None = None
         self.last_gain = 0.0
 
     @abstractmethod
@@ -246,7 +247,7 @@ class CascadeFamily(ABC):
         """Return the likelihood as if all documents were one."""
         one = copy(self)
         one.data, one.tails, one.prior, one.damping = self.data.pooled(), self.tails.pooled(), Beta(), EMDamping()
-        one.groups, one.last_gain = None, 0.0
+        one.groups, one.satisfaction_groups, one.last_gain = None, None, 0.0
         return one
 
     def start(self, homogeneous: CascadeParameters, tails: ExpectedTails) -> np.ndarray:
@@ -310,32 +311,27 @@ class CascadeFamily(ABC):
             counts = local.effective_counts(logit_errors, local.newton_step(full)[0])
         return CascadeFit(local.parameters, logit_errors, counts, newton, local.shared_covariance(full))
 
+    @property
+    def is_large(self) -> bool:
+        """Whether one step under the neutral prior is enough."""
+        return bool(self.data.impressions.sum() > _MANY_IMPRESSIONS)
+
     def _neutral_counts(self, fitted: _LocalLikelihood, homogeneous_tails: ExpectedTails) -> CascadeCounts:
         """Return the effective counts under the neutral prior of rank groups, starting from a fit under another prior.
 
         The last step needs no evaluation: effective counts include it. Continuation is moved to the maximum of the
-        likelihood with attractiveness integrated out, unless satisfaction depends on documents too: its prior is no
-        distribution of documents.
+        likelihood with the parameters of documents integrated out. The weak prior of satisfaction, which its own
+        intervals need, is no distribution of documents: for continuation, satisfaction varies around a mean, too.
         """
         other = copy(self)
         other.groups = self._usual_rank_groups(homogeneous_tails)
-        means = other.groups.means(fitted.parameters.attractiveness)
-        local = _LocalLikelihood(other, np.append(self.join(*fitted.parameters), means), fitted.tails)
-        large = self.data.impressions.sum() > _MANY_IMPRESSIONS
-        for _ in range(_NEUTRAL_STEPS):
-            full = local.full_inverse()
-            step, gain = local.newton_step(full)
-            if abs(gain) < _NEUTRAL_TOLERANCE or (large and full is None):
-                break
-            shorter = ((s, 0.5**k) for k in range(_MAX_HALVINGS) for s in (step, local.newton_step(None)[0]))
-            tried = (other._local_likelihood(local.moved(*one)) for one in shorter)
-            better = next((moved for moved in tried if moved.objective > local.objective), None)
-            if better is None:
-                break
-            local = better
-        if not (self.has_satisfaction or large or len(fitted.parameters.shared) > _MAX_DERIVATIVES):
-            step = local.marginal_step(step, full)
+        start = np.append(self.join(*fitted.parameters), other.groups.means(fitted.parameters.attractiveness))
+        local, step, full = _LocalLikelihood(other, start, fitted.tails).neutral_maximum()
         counts = local.effective_counts(local.errors(full), step)
+        if not self.is_large and 0 < len(fitted.parameters.shared) <= _MAX_DERIVATIVES:
+            local, step, full = local.with_varying_satisfaction(step, full)
+            marginal = local.effective_counts(local.errors(full), local.marginal_step(step, full))
+            counts = marginal._replace(satisfaction=counts.satisfaction)
         return counts._replace(shared=self._of_known_documents(counts))
 
     def _of_known_documents(self, counts: CascadeCounts) -> EffectiveCounts:
@@ -388,7 +384,8 @@ class CascadeFamily(ABC):
 
     def split(self, vector: np.ndarray) -> CascadeParameters:
         """Split the parameter vector; satisfaction is 0 if the family has none."""
-        size, end = len(self.data.clicks), len(vector) - (0 if self.groups is None else self.groups.n)
+        groups = (self.groups, self.satisfaction_groups)
+        size, end = len(self.data.clicks), len(vector) - sum(group.n for group in groups if group is not None)
         s = vector[size : 2 * size] if self.has_satisfaction else np.zeros(size)
         return CascadeParameters(vector[:size], s, vector[size * (1 + self.has_satisfaction) : end])
 
@@ -411,13 +408,20 @@ class _LocalLikelihood:
     def __init__(self, family: CascadeFamily, vector: np.ndarray, tails: ExpectedTails | None = None) -> None:
         self._vector, self._family, data = vector, family, family.data
         self.parameters = parameters = family.split(vector)
-        (a, s, shared), groups = parameters, family.groups
+        (a, s, shared), groups, of_satisfaction = parameters, family.groups, family.satisfaction_groups
         log_a, log_not_a = np.log(a), np.log1p(-a)
+        means = vector[-groups.n - (0 if of_satisfaction is None else of_satisfaction.n) :] if groups else vector[:0]
         self._penalty = (
             Penalty.of_beta(family.prior, a, log_a, log_not_a)
             if groups is None
-            else groups.penalty(a, vector[-groups.n :])
+            else groups.penalty(a, means[: groups.n])
         )
+        if of_satisfaction is not None:
+            assert groups is not None
+            self._satisfaction_penalty = of_satisfaction.penalty(s, means[groups.n :])
+        else:
+            log_s = np.log(s) if family.has_satisfaction else s
+            self._satisfaction_penalty = Penalty.of_beta(family.satisfaction_prior, s, log_s, np.log1p(-s))
         self.tails = tails or family.tails.expect(
             family.transitions(parameters), family.transition_derivatives(parameters)
         )
@@ -425,9 +429,7 @@ class _LocalLikelihood:
         objective += float((data.clicks * log_a + (data.examined - data.clicks) * log_not_a).sum())
         objective += self._penalty.value + SHARED_PRIOR.log_density(shared)
         if family.has_satisfaction:
-            log_not_s = np.log1p(-s)
-            objective += float((data.followed * log_not_s).sum())
-            objective += family.satisfaction_prior.log_density_of(np.log(s), log_not_s)
+            objective += float((data.followed * np.log1p(-s)).sum()) + self._satisfaction_penalty.value
         self.objective = objective
 
     def expected_gain(self) -> float:
@@ -470,13 +472,13 @@ class _LocalLikelihood:
     def _gradient(self) -> CascadeParameters:
         """Derivatives of the objective by the logits (Fisher's identity): expected successes - p x expected trials."""
         data, tails, hidden, (a, s, shared) = self._family.data, self.tails, self._hidden, self.parameters
-        s_prior, by_shared = self._family.satisfaction_prior, hidden.successes + SHARED_PRIOR.yes
+        by_shared = hidden.successes + SHARED_PRIOR.yes - shared * (hidden.chances + SHARED_PRIOR.total)
         return CascadeParameters(
             data.clicks + hidden.yes - a * (data.examined + tails.examined + hidden.trials) + self._penalty.slope,
-            s * tails.inverse + s_prior.yes - s * (data.followed + data.open_last + s_prior.total)
+            s * tails.inverse - s * (data.followed + data.open_last) + self._satisfaction_penalty.slope
             if self._family.has_satisfaction
             else np.zeros_like(s),
-            np.append(by_shared - shared * (hidden.chances + SHARED_PRIOR.total), self._penalty.mean_slope),
+            np.concatenate([by_shared, self._penalty.mean_slope, self._satisfaction_penalty.mean_slope]),
         )
 
     @cached_property
@@ -493,10 +495,10 @@ class _LocalLikelihood:
             (data.followed + data.open_last) * s * (1 - s) - s * tails.inverse + s**2 * tail_curvature.inverse
         )
         diagonal = shared * (hidden.successes - shared * hidden.chances) + SHARED_PRIOR.information(shared)
-        return self._penalty.extended(
+        return self._with_means(
             ArrowheadInformation(
                 _with_prior(self._penalty.information, information_a + curved.attractiveness),
-                _with_prior(family.satisfaction_prior.information(s), information_s),
+                _with_prior(self._satisfaction_penalty.information, information_s),
                 off[:, None] * (a * tail_curvature.cross + curved.cross_attractiveness),
                 off[:, None] * np.broadcast_to(curved.cross_satisfaction, tail_curvature.cross.shape),
                 np.diag(diagonal) - off * curved.shared * off[:, None],
@@ -506,19 +508,23 @@ class _LocalLikelihood:
     @cached_property
     def _complete(self) -> ArrowheadInformation:
         """Complete-data information, as if nothing were hidden: steps by it are about those of EM."""
-        family, data, tails, (a, s, shared) = self._family, self._family.data, self.tails, self.parameters
+        data, tails, (a, s, shared) = self._family.data, self.tails, self.parameters
         hidden, zeros = self._hidden, np.zeros((len(shared), len(a)))
         diagonal = hidden.chances * shared * (1 - shared) + SHARED_PRIOR.information(shared)
         trials = data.examined + tails.examined + hidden.trials
-        return self._penalty.extended(
+        return self._with_means(
             ArrowheadInformation(
                 _with_prior(self._penalty.information, trials * a * (1 - a)),
-                _with_prior(family.satisfaction_prior.information(s), (data.followed + data.open_last) * s * (1 - s)),
+                _with_prior(self._satisfaction_penalty.information, (data.followed + data.open_last) * s * (1 - s)),
                 zeros,
                 zeros,
                 np.diag(diagonal),
             )
         )
+
+    def _with_means(self, information: ArrowheadInformation) -> ArrowheadInformation:
+        """Append the means of groups to the shared parameters."""
+        return self._satisfaction_penalty.extended(self._penalty.extended(information), of_satisfaction=True)
 
     @cached_property
     def _newton(self) -> NewtonStep:
@@ -527,16 +533,48 @@ class _LocalLikelihood:
 
     def effective_counts(self, errors: CascadeParameters, step: CascadeParameters) -> CascadeCounts:
         """Return the effective counts of all parameters, after the Newton step."""
-        (a, s, shared), s_prior = self.parameters, self._family.satisfaction_prior
+        (a, s, shared), of_satisfaction = self.parameters, self._satisfaction_penalty
         with np.errstate(divide="ignore", invalid="ignore"):
             ahead = [np.nan_to_num(move[: len(error)] / error**2) for move, error in zip(step, errors, strict=True)]
         return CascadeCounts(
             effective_counts(a, errors.attractiveness, self._penalty.slope - ahead[0], self._penalty.information),
-            effective_counts(s, errors.satisfaction, s_prior.slope(s) - ahead[1], s_prior.information(s)),
+            effective_counts(s, errors.satisfaction, of_satisfaction.slope - ahead[1], of_satisfaction.information),
             effective_counts(
                 shared, errors.shared, SHARED_PRIOR.slope(shared) - ahead[2], SHARED_PRIOR.information(shared)
             ),
         )
+
+    def neutral_maximum(self) -> tuple[_LocalLikelihood, CascadeParameters, InvertedInformation | None]:
+        """Return the likelihood near its maximum, with the last step to it and the inverted information."""
+        local = self
+        for _ in range(_NEUTRAL_STEPS):
+            full = local.full_inverse()
+            step, gain = local.newton_step(full)
+            if abs(gain) < _NEUTRAL_TOLERANCE or (self._family.is_large and full is None):
+                break
+            shorter = ((s, 0.5**k) for k in range(_MAX_HALVINGS) for s in (step, local.newton_step(None)[0]))
+            tried = (self._family._local_likelihood(local.moved(*one)) for one in shorter)
+            better = next((moved for moved in tried if moved.objective > local.objective), None)
+            if better is None:
+                break
+            local = better
+        return local, step, full
+
+    def with_varying_satisfaction(
+        self, step: CascadeParameters, full: InvertedInformation | None
+    ) -> tuple[_LocalLikelihood, CascadeParameters, InvertedInformation | None]:
+        """Return the neutral maximum with a satisfaction that varies around a mean, which is learned.
+
+        Without satisfaction, it is this one.
+        """
+        family, s, penalty = copy(self._family), self.parameters.satisfaction, self._satisfaction_penalty
+        if not family.has_satisfaction:
+            return self, step, full
+        errors = 1 / np.sqrt(self._information.satisfaction)
+        yes, trials = effective_counts(s, errors, penalty.slope, penalty.information)
+        family.satisfaction_groups = RankGroups.of_all(trials, yes)
+        start = np.append(self._vector, family.satisfaction_groups.means(s))
+        return _LocalLikelihood(family, start, self.tails).neutral_maximum()
 
     def full_inverse(self) -> InvertedInformation | None:
         """Invert the information with the entries between pairs; None where the same pairs rarely co-occur."""
@@ -581,26 +619,30 @@ class _LocalLikelihood:
         """
         information, groups = self._information, self._family.groups
         assert groups is not None
-        along = information.cross_attractiveness / information.attractiveness  # how documents follow
-        n_shared, slope = len(self.parameters.shared), np.zeros(len(along))
+        follow = (  # how documents follow
+            information.cross_attractiveness / information.attractiveness,
+            information.cross_satisfaction / information.satisfaction,
+        )
+        n_shared, slope = len(self.parameters.shared), np.zeros(len(information.shared))
 
-        def change(move: Float[np.ndarray, " shared_or_mean"]) -> PairValues:
+        def profile_move(move: Shared) -> CascadeParameters:
+            """Move of shared parameters and means of groups, with the documents that follow."""
+            return CascadeParameters(-move @ follow[0], -move @ follow[1], move)
+
+        def change(move: Shared) -> PairValues:
             """Derivative of ln D of each document."""
-            there = self._family._local_likelihood(self.moved(self._profile_move(-move @ along, move), _DIFFERENCE))
-            found: np.ndarray = np.log(there._information.attractiveness / information.attractiveness) / _DIFFERENCE
-            return found
+            there = self._family._local_likelihood(self.moved(profile_move(move), _DIFFERENCE))._information
+            found: np.ndarray = np.log(there.attractiveness / information.attractiveness)
+            return (found + np.log(there.satisfaction / information.satisfaction)) / _DIFFERENCE
 
-        for k, move in enumerate(np.eye(len(along))[:n_shared]):
-            slope[k] = change(move).sum()
-        means = np.arange(len(along)) >= n_shared  # all at once: one has little effect on documents of other groups
-        slope[means] = np.bincount(groups.group, change(means.astype(float)), groups.n)
+        moves, of_groups = np.eye(len(slope)), slice(n_shared, n_shared + groups.n)
+        for k in (*range(n_shared), *range(n_shared + groups.n, len(slope))):
+            slope[k] = change(moves[k]).sum()
+        # means all at once: one has little effect on documents of other groups
+        slope[of_groups] = np.bincount(groups.group, change(moves[of_groups].sum(axis=0)), groups.n)
         covariance = information.inverted()[1] if full is None else full.shared
         shift = np.clip(-covariance @ slope / 2, -MAX_LOGIT_STEP, MAX_LOGIT_STEP)
-        return CascadeParameters(*(a + b for a, b in zip(step, self._profile_move(-shift @ along, shift), strict=True)))
-
-    def _profile_move(self, attractiveness: PairValues, shared: Shared) -> CascadeParameters:
-        """Return a change of attractiveness and of the shared parameters alone."""
-        return CascadeParameters(attractiveness, np.zeros_like(self.parameters.satisfaction), shared)
+        return CascadeParameters(*(a + b for a, b in zip(step, profile_move(shift), strict=True)))
 
     def shared_covariance(self, full: InvertedInformation | None) -> np.ndarray:
         """Return the covariance of the logits of the shared parameters."""

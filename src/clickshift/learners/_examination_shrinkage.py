@@ -56,8 +56,6 @@ def conditional_covariance(
 ) -> Covariance:
     """Return the covariance of the logits of examination in the conditional likelihood.
 
-    For click rates p that are not small, multinomial information is divided by 1 - p, as in a binomial likelihood.
-
     Parameters
     ----------
     cells
@@ -68,6 +66,24 @@ def conditional_covariance(
         Situations whose examination is learned.
     viewed
         Information of observed examination about the logits, by situation.
+    """
+    information = conditional_information(cells, e) * (1 - e) * (1 - e)[:, None]
+    return covariance((information + np.diag(np.broadcast_to(viewed, len(e))))[np.ix_(free, free)])
+
+
+def conditional_information(
+    cells: Cells, e: Float[np.ndarray, " situation"]
+) -> Float[np.ndarray, "situation situation"]:
+    """Return the information of the conditional likelihood about the logarithms of examination.
+
+    For click rates p that are not small, multinomial information is divided by 1 - p, as in a binomial likelihood.
+
+    Parameters
+    ----------
+    cells
+        Impressions and clicks by pair and situation.
+    e
+        Examination by situation.
     """
     impressions, clicks = cells.by_pair()
     pairs = np.flatnonzero(clicks > 0)
@@ -88,8 +104,8 @@ def conditional_covariance(
     products = np.zeros((len(roots), len(roots)))
     add_products(roots, roots, products, symmetric=True)
     shared = np.triu(products) + np.triu(products, 1).T
-    information = (np.diag(weight.sum(axis=1)) - shared[: len(e), : len(e)]) * (1 - e) * (1 - e)[:, None]
-    return covariance((information + np.diag(np.broadcast_to(viewed, len(e))))[np.ix_(free, free)])
+    information: np.ndarray = np.diag(weight.sum(axis=1)) - shared[: len(e), : len(e)]
+    return information
 
 
 def shrink_examination(

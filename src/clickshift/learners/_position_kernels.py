@@ -31,9 +31,22 @@ from clickshift.learners._priors import prior_strength_by_moments
 
 _MAX_NEWTON_STEPS, _NEWTON_TOLERANCE, _BISECTION_TOLERANCE = 60, 1e-5, 1e-9
 """Newton converges quadratically: after a relative step of 1e-5 the next one would be about 1e-10."""
+_NEAR_LIMIT = 0.99
+"""Share of the largest attractiveness above which a search does not start."""
 _PAIRS_AT_ONCE = 96
 """Pairs whose cross terms are multiplied at once. Rows of 64 or 128 numbers would compete for the same cache lines."""
 _FAST_SUMS = {"reassoc", "contract", "arcp"}  # sums in any order, so that the compiler can vectorise them
+
+
+@njit(inline="always")
+@no_type_check
+def _largest_attractiveness(n, skipped, examined):
+    """Return the limit of the attractiveness of a pair: that of 1, or where one of its skips would be impossible."""
+    most = 1.0
+    for k in range(n):
+        if skipped[k] > 0 and examined[k] > most:
+            most = examined[k]
+    return 1 / most
 
 
 @njit(inline="always")
@@ -88,10 +101,11 @@ def solve_pairs(
 ):
     """Maximise the likelihood of each pair from `start` to `stop` over its attractiveness `a`, given examination `e`.
 
-    Return the sum of the objectives; add their gradient by the logits of e to `gradient`, and minus their curvature to
-    `matrix` (on and above the diagonal); with an empty matrix, only find `a`. `skips` are those that may not have been
-    examined, `rejected` those of each pair that are known to have been. `pseudo_yes` and `pseudo_no` are pseudo-counts.
-    Newton steps are safeguarded by bisection.
+    Return the sum of the objectives; add their gradient by ln e to `gradient`, and minus their curvature to `matrix`
+    (on and above the diagonal); with an empty matrix, only find `a`. `skips` are those that may not have been examined,
+    `rejected` those of each pair that are known to have been. `pseudo_yes` and `pseudo_no` are pseudo-counts. Values of
+    e above 1 are ratios to the examination of another situation: only the products a e are below 1. Newton steps are
+    safeguarded by bisection.
     """
     objective, n_situations = 0.0, len(e)
     index, skipped, examined = np.empty(n_situations, np.uint64), np.empty(n_situations), np.empty(n_situations)
@@ -101,7 +115,9 @@ def solve_pairs(
     for p in range(start, stop):
         n = _gather_cells(offsets, p, situation, skips, e, index, skipped, examined)
         yes, no = clicked[p] + pseudo_yes, rejected[p] + pseudo_no
-        low, high, x = 0.0, 1.0, a[p]
+        low, high, x = 0.0, _largest_attractiveness(n, skipped, examined), a[p]
+        if high < 1 and x > _NEAR_LIMIT * high:
+            x = high / 2  # Newton steps away from a limit are short
         for _ in range(_MAX_NEWTON_STEPS):
             up, down = yes / x, no / (1 - x)
             derivative, curve = up - down, up / x + down / (1 - x)
@@ -127,15 +143,14 @@ def solve_pairs(
         information = (yes + no) * x * x_no
         objective += yes * np.log(x) + no * np.log(x_no)
         for k in range(n):
-            e_yes, s = examined[k], index[k]
-            e_no, skip = 1 - e_yes, 1 - x * e_yes
+            s, skip = index[k], 1 - x * examined[k]
             objective += skipped[k] * np.log(skip)
-            odds = skipped[k] * (x * e_yes) / skip
-            gradient[s] -= odds * e_no
+            odds = skipped[k] * (x * examined[k]) / skip
+            gradient[s] -= odds
             curve = odds / skip
-            matrix[s, s] += (curve * e_no - odds * e_yes) * e_no
+            matrix[s, s] += curve
             information += (curve * x_no - odds * x) * x_no
-            cross[k] = curve * x_no * e_no
+            cross[k] = curve * x_no
         information = max(information, 1e-12)
         if 4 * n < n_situations:
             for k in range(n):
@@ -176,6 +191,7 @@ def _add_quadratic_forms(rows, cov, products, pairs, variance):
 def attractiveness_variance(start, stop, offsets, situation, skips, judged, total, e, a, cov, variance):
     """Compute the variances of the logits of attractiveness: given examination, plus the part from examination's.
 
+    `cov` is the covariance of ln e.
     `judged` are the impressions of each pair that are known to have been examined: clicks, and skips that were viewed.
     """
     n_situations = len(e)
@@ -192,7 +208,7 @@ def attractiveness_variance(start, stop, offsets, situation, skips, judged, tota
             odds = skipped[k] * (x * examined[k]) / skip
             curve = odds / skip
             information += (curve * x_no - odds * x) * x_no
-            cross[k] = curve * x_no * (1 - examined[k])
+            cross[k] = curve * x_no
         information = max(information, 1e-12)
         if 2 * n < n_situations:
             added = 0.0

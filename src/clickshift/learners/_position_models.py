@@ -116,7 +116,7 @@ class ExaminationFit:
 
 
 @dataclass(frozen=True, eq=False)
-class _ProfileLikelihood:
+class ProfileLikelihood:
     """Profile likelihood at one examination: a `core.newton.LocalModel`.
 
     Parameters
@@ -268,28 +268,28 @@ def maximum_likelihood_examination(cells: Cells) -> Float[np.ndarray, " situatio
     return problem.fill_unobserved(fitted.examination)
 
 
-def fit_with_reference(
-    problem: ExaminationProblem,
-    start: Float[np.ndarray, " situation"],
-    tolerance: float,
-    max_steps: int,
-    *,
-    reference: int = 0,
-    least_gain: float = -np.inf,
-) -> tuple[_ProfileLikelihood, NewtonResult, int | None]:
-    """Maximise the likelihood with one situation as the reference, or with another that is examined more.
+def at_least(
+    cov: Float[np.ndarray, "free free"], least: Float[np.ndarray, "free free"]
+) -> Float[np.ndarray, "free free"]:
+    """Return a covariance with variances that are not below those of another one, and the same correlations."""
+    scale = np.sqrt(np.maximum(np.diag(least) / np.maximum(np.diag(cov), 1e-12), 1.0))
+    scaled: np.ndarray = cov * scale * scale[:, None]
+    return scaled
 
-    There is no reference where examination was observed. Another reference must raise the likelihood by `least_gain`:
-    of many situations, the estimates of some are above 1 by chance.
+
+def fit_with_reference(
+    problem: ExaminationProblem, start: Float[np.ndarray, " situation"], tolerance: float, max_steps: int
+) -> tuple[ProfileLikelihood, NewtonResult, int | None]:
+    """Maximise the likelihood with the first situation as the reference, or with another that is examined more.
+
+    There is no reference where examination was observed.
     """
     if problem.cells.views is not None:
         return *problem.maximise(start, None, tolerance=tolerance, max_steps=max_steps), None
-    e, tried, before = start, {reference}, None
+    e, reference, tried = start, 0, {0}
     while True:
         fitted, newton = problem.maximise(e, reference, tolerance=tolerance, max_steps=max_steps)
-        if before is not None and newton.objective < before[1].objective + least_gain:
-            return before
-        before, e = (fitted, newton, reference), fitted.examination
+        e = fitted.examination
         candidate = problem.most_examined(e, other_than=reference)
         if e[candidate] < _AT_LIMIT or candidate in tried or len(tried) > 3:
             return fitted, newton, reference
@@ -355,8 +355,14 @@ class ExaminationProblem:
         return observed
 
     def maximise(
-        self, start: Float[np.ndarray, " situation"], reference: int | None, *, tolerance: float, max_steps: int
-    ) -> tuple[_ProfileLikelihood, NewtonResult]:
+        self,
+        start: Float[np.ndarray, " situation"],
+        reference: int | None,
+        *,
+        tolerance: float,
+        max_steps: int,
+        last_step: bool = True,
+    ) -> tuple[ProfileLikelihood, NewtonResult]:
         """Maximise the profile likelihood, with the reference fixed at 1 and situations that never occurred at 1/2."""
         e, occurred = np.where(self.impressions > 0, start, 0.5), self.impressions > 0
         if reference is not None:
@@ -365,26 +371,38 @@ class ExaminationProblem:
         self._attractiveness = np.clip(
             self.prior.mode(self.pair_clicks, self.expected_examinations(e)), _MIN_PROBABILITY, 1 - _MIN_PROBABILITY
         )
-        return maximise(lambda point: self.profile(point, free), e, tolerance=tolerance, max_steps=max_steps)
+        return maximise(
+            lambda point: self.profile(point, free), e, tolerance=tolerance, max_steps=max_steps, last_step=last_step
+        )
 
-    def profile(self, e: Float[np.ndarray, " situation"], free: Int[np.ndarray, " free"]) -> _ProfileLikelihood:
+    def profile(self, e: Float[np.ndarray, " situation"], free: Int[np.ndarray, " free"]) -> ProfileLikelihood:
         """Compute the profile likelihood with its gradient and curvature.
 
         The curvature of a nearby point would do where ranks are well connected. Where they hardly are, it has another
         scale along the directions that the data hardly determine, and steps by it make no progress.
         """
-        n = len(e)
-        objective, gradient, matrix = self._solve_pairs(e, np.zeros((self._threads(), n, n)))
-        a = self._attractiveness
+        objective, gradient, curvature = self.skips_by_logs(e)
         successes = self.clicks + self.viewed + EXAMINATION_PRIOR.yes
         failures = self.unviewed + (EXAMINATION_PRIOR.total - EXAMINATION_PRIOR.yes)
-        curvature = matrix.sum(axis=0)
-        information = curvature + np.triu(curvature, 1).T + np.diag((successes + failures) * e * (1 - e))
+        e_no = 1 - e  # the derivative of ln e by the logit of e
+        information = curvature * e_no * e_no[:, None]
+        information += np.diag((successes + failures + gradient) * e * e_no)
         with np.errstate(divide="ignore", invalid="ignore"):
             penalty = np.where(e < 1, successes * np.log(e) + failures * np.log1p(-e), 0.0).sum()
-        value = float(objective.sum() + penalty)
-        total_gradient = gradient.sum(axis=0) + successes * (1 - e) - failures * e
-        return _ProfileLikelihood(e, free, a, value, total_gradient, information)
+        by_logits = gradient * e_no + successes * e_no - failures * e
+        return ProfileLikelihood(e, free, self._attractiveness, float(objective + penalty), by_logits, information)
+
+    def skips_by_logs(
+        self, e: Float[np.ndarray, " situation"]
+    ) -> tuple[float, Float[np.ndarray, " situation"], Float[np.ndarray, "situation situation"]]:
+        """Return the log-likelihood of skips and of pairs, its gradient by ln e and its negative curvature.
+
+        The attractiveness of all pairs is at its maximum given e.
+        """
+        n = len(e)
+        objective, gradient, matrix = self._solve_pairs(e, np.zeros((self._threads(), n, n)))
+        curvature = matrix.sum(axis=0)
+        return float(objective.sum()), gradient.sum(axis=0), curvature + np.triu(curvature, 1).T
 
     def attractiveness(self, e: Float[np.ndarray, " situation"]) -> Float[np.ndarray, " pair"]:
         """Return the attractiveness that maximises the likelihood given examination."""
@@ -411,7 +429,7 @@ class ExaminationProblem:
         return objective, gradient, matrix
 
     def covariance(
-        self, fitted: _ProfileLikelihood, *, conditional: bool = False
+        self, fitted: ProfileLikelihood, *, conditional: bool = False
     ) -> Float[np.ndarray, "situation situation"]:
         """Return the covariance of the logits of examination, (E - C' D^-1 C)^-1; 0 for situations that are not free.
 
@@ -426,37 +444,43 @@ class ExaminationProblem:
         found = covariance(observed[np.ix_(free, free)])
         if conditional:
             viewed = 0.0 if self.cells.views is None else observed_views(self.cells)[1] * e * (1 - e)
-            least = np.diag(conditional_covariance(self.unknown, e, free, viewed))
-            scale = np.sqrt(np.maximum(least / np.maximum(np.diag(found), 1e-12), 1.0))
-            found = found * scale * scale[:, None]
+            found = at_least(found, conditional_covariance(self.unknown, e, free, viewed))
         cov[np.ix_(free, free)] = found
         return cov
 
     def errors(
-        self, fitted: _ProfileLikelihood, cov: Float[np.ndarray, "situation situation"], reference: int | None
+        self, fitted: ProfileLikelihood, cov: Float[np.ndarray, "situation situation"], reference: int | None
     ) -> ExaminationErrors:
         """Return standard errors of the logits from the full observed information, an arrowhead matrix.
 
         With C, D and E as in the module's docstring, var_a = D^-1 + D^-1 C cov_e C' D^-1. The reference situation is 1
         by convention and has error 0.
         """
-        e, free, ranges = fitted.examination, fitted.free, self._ranges()
-        variance, judged = np.empty(len(self.pair_clicks)), self.pair_clicks + self.rejected
-
-        def work(k: int) -> None:
-            attractiveness_variance(
-                *ranges[k], self.offsets, self.situation, self.skips, judged, self.prior.total, e,
-                fitted.attractiveness, cov, variance,
-            )  # fmt: skip
-
-        for_each(work, len(ranges))
+        e, free, e_no = fitted.examination, fitted.free, 1 - fitted.examination
         errors = np.full(len(e), np.nan)
         errors[free] = np.sqrt(np.maximum(np.diag(cov)[free], 0))
         if reference is not None:
             errors[reference] = 0.0
-        a, a_error = fitted.attractiveness, np.sqrt(variance)
-        counts = effective_counts(a, a_error, self.prior.slope(a), self.prior.information(a))
-        return ExaminationErrors(a_error, errors, counts, effective_counts(e, errors))
+        of_pairs = self.attractiveness_errors(e, fitted.attractiveness, cov * e_no * e_no[:, None])
+        return ExaminationErrors(of_pairs[0], errors, of_pairs[1], effective_counts(e, errors))
+
+    def attractiveness_errors(
+        self,
+        e: Float[np.ndarray, " situation"],
+        a: Float[np.ndarray, " pair"],
+        cov: Float[np.ndarray, "situation situation"],
+    ) -> tuple[Float[np.ndarray, " pair"], EffectiveCounts]:
+        """Return standard errors of the logits of attractiveness and effective counts, from the covariance of ln e."""
+        variance, judged, ranges = np.empty(len(a)), self.pair_clicks + self.rejected, self._ranges()
+
+        def work(k: int) -> None:
+            attractiveness_variance(
+                *ranges[k], self.offsets, self.situation, self.skips, judged, self.prior.total, e, a, cov, variance
+            )
+
+        for_each(work, len(ranges))
+        error = np.sqrt(variance)
+        return error, effective_counts(a, error, self.prior.slope(a), self.prior.information(a))
 
     def alike(self, e: Float[np.ndarray, " situation"], reference: int | None) -> Float[np.ndarray, " situation"]:
         """Return examination as if documents of all ranks were alike: click-through rates relative to the reference.
@@ -473,7 +497,7 @@ class ExaminationProblem:
         return alike
 
     def examination_by_rank(
-        self, fitted: _ProfileLikelihood, reference: int | None, *, tolerance: float, max_steps: int
+        self, fitted: ProfileLikelihood, reference: int | None, *, tolerance: float, max_steps: int
     ) -> Float[np.ndarray, " situation"]:
         """Return the examination of each situation's rank in a PBM of the same log, which starts from the means.
 

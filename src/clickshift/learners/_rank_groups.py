@@ -23,14 +23,14 @@ _MEAN_PRIOR = Beta(0.1, 0.5)
 
 
 class Penalty(NamedTuple):
-    """Log-density of a prior of attractiveness at one point, with its derivatives by logits.
+    """Log-density of a prior of attractiveness or satisfaction at one point, with its derivatives by logits.
 
     Parameters
     ----------
     value
         Log-density.
     slope, information
-        First and minus second derivatives by the logit of each pair's attractiveness.
+        First and minus second derivatives by the logit of each pair's parameter.
     mean_slope, mean_information
         The same by the logits of the means of groups; empty without groups.
     group
@@ -51,22 +51,31 @@ class Penalty(NamedTuple):
             prior.log_density_of(log_a, log_not_a), prior.slope(a), prior.information(a), np.empty(0), np.empty(0)
         )
 
-    def extended(self, information: ArrowheadInformation) -> ArrowheadInformation:
-        """Append the means of groups to the shared parameters of an information matrix."""
+    def extended(self, information: ArrowheadInformation, *, of_satisfaction: bool = False) -> ArrowheadInformation:
+        """Append the means of groups to the shared parameters of an information matrix.
+
+        Parameters
+        ----------
+        information
+            Information matrix.
+        of_satisfaction
+            Whether it is a prior of satisfaction.
+        """
         if self.group is None:
             return information
         cross = np.zeros((len(self.mean_slope), len(self.slope)))
         cross[self.group, np.arange(len(self.group))] = -self.information
+        own, none = (np.zeros_like(cross), cross) if of_satisfaction else (cross, np.zeros_like(cross))
         zeros = np.zeros((len(information.shared), len(cross)))
         return information._replace(
-            cross_attractiveness=np.vstack([information.cross_attractiveness, cross]),
-            cross_satisfaction=np.vstack([information.cross_satisfaction, np.zeros_like(cross)]),
+            cross_attractiveness=np.vstack([information.cross_attractiveness, own]),
+            cross_satisfaction=np.vstack([information.cross_satisfaction, none]),
             shared=np.block([[information.shared, zeros], [zeros.T, np.diag(self.mean_information)]]),
         )
 
 
 class RankGroups(NamedTuple):
-    """Normal prior of the logits of attractiveness around the unknown mean of a group of ranks.
+    """Normal prior of the logits of attractiveness, or satisfaction, around the unknown mean of a group of ranks.
 
     Parameters
     ----------
@@ -91,15 +100,32 @@ class RankGroups(NamedTuple):
         rank
             Usual rank of each pair.
         trials
-            Expected examinations of each pair.
+            Expected examinations of each pair, or the trials of its satisfaction.
         clicks
-            Clicks on each pair.
+            Clicks on each pair, or the successes.
         """
         used, group = np.unique(np.searchsorted(_LAST_RANKS, rank), return_inverse=True)
         strength = prior_strength_by_moments(group[:-1], trials[:-1], clicks[:-1])
         yes, total = (np.bincount(group, n, len(used)) for n in (clicks, trials))
         mean = _MEAN_PRIOR.mode(yes, total)
         return cls(group, (strength * mean * (1 - mean))[group], len(used))
+
+    @classmethod
+    def of_all(cls, trials: PairValues, successes: PairValues) -> RankGroups:
+        """Make all pairs one group, whose logits vary as those of a Beta distribution: the sum of two trigammas.
+
+        Parameters
+        ----------
+        trials, successes
+            Trials and successes of each pair.
+        """
+        from scipy.special import polygamma
+
+        group = np.zeros(len(trials), np.int64)
+        strength = prior_strength_by_moments(group[:-1], trials[:-1], successes[:-1])
+        mean = _MEAN_PRIOR.mode(successes.sum(keepdims=True), trials.sum(keepdims=True))
+        variance = float(polygamma(1, strength * np.append(mean, 1 - mean)).sum())
+        return cls(group, np.full(len(trials), 1 / variance), 1)
 
     def means(self, a: PairValues) -> Shared:
         """Return the mean of each group, taken over logits."""

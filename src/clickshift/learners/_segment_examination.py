@@ -7,26 +7,30 @@ situation is 1 by convention. Then the curves are pooled (`_segment_pooling`).
 
 What all values share, the level of low ranks that few documents connect with the first, is a factor. So curves are
 pooled as logarithms, whose contrasts between segments do not depend on it. As logits, the larger of two estimates would
-have the larger error, and their weighted mean would lie below both (Peelle's pertinent puzzle). The covariance is found
-at 0.9 times examination: several segments may examine the first rank nearly always, where a logit is infinite. Only the
-product with attractiveness is identified.
+have the larger error, and their weighted mean would lie below both (Peelle's pertinent puzzle). The fit has no limit
+of 1, which would move the curves down (`_examination_ratios`): estimates are the likeliest ones below it after pooling,
+and intervals are cut at it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from clickshift.core.newton import NewtonResult
 from clickshift.counts.cells import Cells, count_situations, rank_of
 from clickshift.counts.segment_numbers import SegmentNumbers
 from clickshift.errors import DataError
+from clickshift.learners._examination_ratios import LogRatios, RatioProblem
 from clickshift.learners._examination_shrinkage import learned_variance
 from clickshift.learners._position_kernels import clicks_per_impression
 from clickshift.learners._position_models import (
     TOLERANCE_FACTOR,
     WEAK_PRIOR,
+    ExaminationErrors,
     ExaminationFit,
     ExaminationProblem,
     fit_examination,
@@ -34,25 +38,19 @@ from clickshift.learners._position_models import (
 )
 from clickshift.learners._priors import Beta, beta_by_likelihood
 from clickshift.learners._segment_pooling import CurvePrior, Pooled, SegmentEstimates
-from clickshift.models.intervals import EffectiveCounts, effective_counts
+from clickshift.models.intervals import EffectiveCounts, counts_with_bounds
 
-_SCALE = 0.9
-"""Factor of examination in the logits whose covariance is computed."""
 _DEVIATION = 1.0
 """Standard deviation of the common curve around click-through rates, as without segments."""
 _LEAST, _MOST = 0.05, 0.95
 """Range of the examination that the common curve is shrunk towards."""
-_TOUCHING = 1.96
-"""Standard errors below 1 from which on an interval ends at 1."""
-_NO_FAILURE = 2.512
-"""The lower bound after n successes is 1 - 2.512 / n, for the Jeffreys interval with n not small."""
+_QUANTILE = 1.96
+"""Standard errors between an estimate and the bounds of its 95 % interval."""
 _HIGHEST = 1 - 1e-7
-_HIGHEST_START = 0.98
-"""Largest examination to start from: that of the first rank may be nearly 1 in several segments."""
+_START, _HIGHEST_START = (0.01, 2.0), 0.98
+"""Range of the ratios of examination to start from, and the highest examination of the common curve to start from."""
 _CURVE_TOLERANCE, _CURVE_STEPS = 0.1, 100
 """Tolerance, and number of evaluations of the likelihood, of the PBM that UBM's common curve is shrunk towards."""
-_LEAST_GAIN = 1.92
-"""Log-likelihood that another reference situation must gain (the 95 % quantile of a likelihood ratio)."""
 _MAX_VALUES = 1200
 """Values of all curves, at most: their joint covariance is inverted about twenty times."""
 
@@ -133,31 +131,18 @@ def fit_examination_by_segment(
     tuple
         The fit of all curves, and the curves by segment.
     """
-    rate = clicks_per_impression(cells)
-    problem = ExaminationProblem(cells, prior or WEAK_PRIOR, pseudo_counts=prior is None, relative=rate)
-    first = _first_reference(problem, rate)
-    start = np.clip(rate / rate[first], 0.01, _HIGHEST_START)  # these rates are nearly the estimates
-    if cells.views is not None:
-        start = problem.start(None)
-    fitted, newton, reference = fit_with_reference(
-        problem, start, tolerance * TOLERANCE_FACTOR, max_steps, reference=first, least_gain=_LEAST_GAIN
+    fit = _fit_ratios if cells.views is None else _fit_views
+    problem, newton, ratios, of_pairs, reference = fit(
+        cells, prior, tolerance=tolerance * TOLERANCE_FACTOR, max_steps=max_steps
     )
-    free = fitted.free
-    if prior is None:
-        problem.remove_pseudo_counts()
-    e, scale = np.minimum(fitted.examination, 1.0), _SCALE
-    if reference is None:  # the scale was observed: logits of examination itself, but not of certain examination
-        e, scale = np.minimum(e, 1 - 0.5 / (problem.impressions + 1)), 1.0
-    scaled = problem.profile(scale * e, free)
-    cov = problem.covariance(scaled, conditional=prior is None)
-    at_maximum = replace(fitted, examination=e, attractiveness=problem.attractiveness(e))
-    errors = problem.errors(at_maximum, _at_full_scale(cov, e, scale), reference)
-
-    observed = free if reference is None else np.sort(np.append(free, reference))
-    of_logs = _of_logs(cov, e, scale)[np.ix_(observed, observed)]
-    estimates = SegmentEstimates(np.log(e[observed]), of_logs, _entries(cells, observed))
-    shrunk, likelihood = estimates.pooled(_curve_prior(problem, by_rank, estimates, reference)), estimates.pooled()
-    mean = np.minimum(np.exp(shrunk.mean), 1.0)
+    occurred = np.flatnonzero(problem.impressions > 0)
+    observed = occurred if reference is None else np.union1d(occurred, [reference])
+    estimates = SegmentEstimates(
+        ratios.mean[observed], ratios.covariance[np.ix_(observed, observed)], _entries(cells, observed)
+    )
+    towards = _curve_prior(problem, by_rank, estimates, np.exp(ratios.mean), reference)
+    shrunk, likelihood = estimates.pooled(towards), estimates.pooled()
+    mean = np.exp(LogRatios(*shrunk).below_one()[0])
     if reference is not None:
         mean[observed == reference] = 1.0
     curves = _SegmentMeans(problem, observed, reference).curves(mean, likelihood)
@@ -166,13 +151,65 @@ def fit_examination_by_segment(
     if prior is None:
         prior = problem.prior = beta_by_likelihood(problem.expected_examinations(e), problem.pair_clicks)
     attractiveness = problem.attractiveness(e)
-    errors = errors.with_prior(prior, attractiveness)._replace(
-        examination=curves.errors, examination_counts=curves.counts
-    )
+    errors = ExaminationErrors(of_pairs[0], curves.errors, of_pairs[1], curves.counts).with_prior(prior, attractiveness)
     return ExaminationFit(np.append(attractiveness, prior.mean), e, errors.with_unseen(prior), newton), curves
 
 
-def _first_reference(problem: ExaminationProblem, rate: Float[np.ndarray, " situation"]) -> int:
+class _Found(NamedTuple):
+    """Maximum-likelihood estimates of all curves.
+
+    Parameters
+    ----------
+    problem
+        Counts of the log.
+    newton
+        How the maximisation ended.
+    ratios
+        Logarithms of examination by situation, with their covariance.
+    of_pairs
+        Standard errors of the logits of attractiveness, and effective counts.
+    reference
+        The situation whose examination is 1 by convention; None where examination was observed.
+    """
+
+    problem: ExaminationProblem
+    newton: NewtonResult
+    ratios: LogRatios
+    of_pairs: tuple[Float[np.ndarray, " pair"], EffectiveCounts]
+    reference: int | None
+
+
+def _fit_ratios(cells: Cells, prior: Beta | None, *, tolerance: float, max_steps: int) -> _Found:
+    """Fit examination relative to a reference situation, without the limit of 1."""
+    rate = clicks_per_impression(cells)
+    problem = RatioProblem(cells, prior or WEAK_PRIOR, pseudo_counts=prior is None, relative=rate)
+    reference = _first_reference(problem, rate)
+    start = np.clip(rate / rate[reference], *_START)  # these rates are nearly the estimates
+    fitted, newton = problem.maximise(start, reference, tolerance=tolerance, max_steps=max_steps, last_step=False)
+    near = fitted.expected_gain() < tolerance
+    problem.remove_pseudo_counts()
+    fitted = problem.profile(next(fitted.candidates()) if near else fitted.examination, fitted.free)
+    ratios, a = problem.ratios(fitted, conditional=prior is None), fitted.attractiveness
+    better = ratios.better_reference(reference, problem.most_examined(fitted.examination))
+    if better != reference:
+        reference, ratios = better, ratios.relative_to(better)
+        a = problem.attractiveness(np.exp(ratios.mean))
+    of_pairs = problem.attractiveness_errors(np.exp(ratios.mean), a, ratios.covariance)
+    return _Found(problem, newton, ratios, of_pairs, reference)
+
+
+def _fit_views(cells: Cells, prior: Beta | None, *, tolerance: float, max_steps: int) -> _Found:
+    """Fit examination whose scale was observed; certain examination is kept off 1, where logits are infinite."""
+    problem = ExaminationProblem(cells, prior or WEAK_PRIOR, pseudo_counts=prior is None)
+    fitted, newton, _ = fit_with_reference(problem, problem.start(None), tolerance, max_steps)
+    e = np.minimum(fitted.examination, 1 - 0.5 / (problem.impressions + 1))
+    fitted = problem.profile(e, fitted.free)
+    cov = problem.covariance(fitted, conditional=prior is None) * (1 - e) * (1 - e)[:, None]
+    of_pairs = problem.attractiveness_errors(e, fitted.attractiveness, cov)
+    return _Found(problem, newton, LogRatios(np.log(e), cov), of_pairs, None)
+
+
+def _first_reference(problem: RatioProblem, rate: Float[np.ndarray, " situation"]) -> int:
     """Return the situation of the first rank that is examined most: of one rank, segments show the same documents.
 
     Rates of low ranks may be far too high where only neighbours of a list are swapped, and the limit of 1 for all other
@@ -185,7 +222,11 @@ def _first_reference(problem: ExaminationProblem, rate: Float[np.ndarray, " situ
 
 
 def _curve_prior(
-    problem: ExaminationProblem, by_rank: Cells, estimates: SegmentEstimates, reference: int | None
+    problem: ExaminationProblem,
+    by_rank: Cells,
+    estimates: SegmentEstimates,
+    examination: Float[np.ndarray, " situation"],
+    reference: int | None,
 ) -> CurvePrior:
     """Return the prior of the common curve: what one curve for all segments would be shrunk towards.
 
@@ -203,7 +244,16 @@ def _curve_prior(
         at, level = (entries[top], np.exp(common[top])) if reference is None else (reference % n, 1.0)
         alike = np.clip(np.minimum(rate / rate[at], 1.0) * level, _LEAST, _MOST)[entries]
         return CurvePrior(np.log(alike), _DEVIATION**2)
-    fitted = fit_examination(by_rank, prior=None, tolerance=_CURVE_TOLERANCE, max_steps=_CURVE_STEPS, errors=False)
+    rank, weight = cells.rank_of_situation(), np.maximum(problem.impressions, 1e-9)
+    means = np.bincount(rank, weight * examination) / np.bincount(rank, weight)
+    fitted = fit_examination(
+        by_rank,
+        prior=None,
+        tolerance=_CURVE_TOLERANCE,
+        max_steps=_CURVE_STEPS,
+        start=np.append(np.zeros(cells.vocabulary.n_pairs), np.minimum(means / means[0], _HIGHEST_START)),
+        errors=False,
+    )
     curve = fitted.examination[rank_of(cells.by, cells.n_ranks)]
     relative = curve if reference is None else curve / curve[reference % n]
     towards = np.log(np.minimum(relative, 1.0))[entries]
@@ -239,16 +289,20 @@ class _SegmentMeans:
         pooled = _filled(share @ mean, total[:, 0] > 0, cells)
         e = np.tile(pooled, cells.n_segments)
         e[self.observed] = mean
-        center = np.minimum(np.exp(likelihood.mean), 1.0)
+        center = np.exp(likelihood.mean)
         cov = likelihood.covariance * center * center[:, None]
         errors, counts = np.full(len(e), np.nan), np.full((2, len(e)), np.nan)
-        sd = np.sqrt(np.maximum(np.diag(cov), 0))
-        errors[self.observed], counts[:, self.observed] = _error_and_counts(center, sd)
+        errors[self.observed], counts[:, self.observed] = _error_and_counts(
+            mean, likelihood.mean, np.diag(likelihood.covariance)
+        )
         if self.reference is not None:
             errors[self.reference] = 0.0
-        pooled_sd = np.sqrt(np.maximum(np.einsum("ev,vw,ew->e", share, cov, share), 0))
-        pooled_sd[total[:, 0] == 0] = np.nan
-        pooled_errors, pooled_counts = _error_and_counts(share @ center, pooled_sd)
+        own, variance = share @ center, np.einsum("ev,vw,ew->e", share, cov, share)
+        occurs = total[:, 0] > 0
+        pooled_errors, pooled_counts = np.full(n, np.nan), np.full((2, n), np.nan)
+        pooled_errors[occurs], pooled_counts[:, occurs] = _error_and_counts(
+            pooled[occurs], np.log(own[occurs]), variance[occurs] / own[occurs] ** 2
+        )
         return SegmentCurves(e.reshape(cells.n_segments, n), errors, counts, pooled, pooled_errors, pooled_counts)
 
 
@@ -267,35 +321,12 @@ def _entries(cells: Cells, observed: Int[np.ndarray, " value"]) -> Int[np.ndarra
 
 
 def _error_and_counts(
-    e: Float[np.ndarray, " value"], sd: Float[np.ndarray, " value"]
+    estimate: Float[np.ndarray, " value"], mean: Float[np.ndarray, " value"], variance: Float[np.ndarray, " value"]
 ) -> tuple[Float[np.ndarray, " value"], EffectiveCounts]:
-    """Return the standard errors of the logits, and effective counts, of examination with these standard errors.
+    """Return the standard errors of the logits of estimates, and effective counts, from normal logarithms.
 
-    Near 1 no binomial likelihood has a mean and a variance like these. The counts are then those of successes alone,
-    whose interval goes from the lower bound to 1.
+    The level of low ranks, which all of a curve share, is a factor: intervals are those of logarithms, cut at 1.
     """
-    inside = np.clip(e, 1e-7, _HIGHEST)
-    errors = sd / (inside * (1 - inside))
-    yes, trials = effective_counts(inside, errors)
-    touching = e + _TOUCHING * sd >= 1
-    successes = _NO_FAILURE / np.maximum(1 - e + _TOUCHING * sd, 1e-12)
-    return errors, np.where(touching & (sd > 0), successes, np.stack([yes, trials]))
-
-
-def _of_logs(
-    cov: Float[np.ndarray, "situation situation"], e: Float[np.ndarray, " situation"], scale: float
-) -> Float[np.ndarray, "situation situation"]:
-    """Return the covariance of the logarithms of examination from that of the logits of `scale` times examination."""
-    slope = 1 - scale * e
-    logs: np.ndarray = cov * slope * slope[:, None]
-    return logs
-
-
-def _at_full_scale(
-    cov: Float[np.ndarray, "situation situation"], e: Float[np.ndarray, " situation"], scale: float
-) -> Float[np.ndarray, "situation situation"]:
-    """Return the covariance of the logits of examination from that of the logits of `scale` times examination."""
-    e = np.minimum(e, _HIGHEST)
-    slope = (1 - scale * e) / (1 - e)
-    full: np.ndarray = cov * slope * slope[:, None]
-    return full
+    sd = np.sqrt(np.maximum(variance, 0))
+    errors = sd / (1 - np.minimum(estimate, _HIGHEST))
+    return errors, counts_with_bounds(*(np.exp(np.minimum(mean + z * sd, 0.0)) for z in (-_QUANTILE, _QUANTILE)))

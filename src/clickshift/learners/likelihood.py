@@ -264,7 +264,7 @@ class MaximumLikelihood:
         check_number_of_curves(segments, count_situations(self.by, known), model=self.model)
         counted = Cells.of(data, self.by, segments=segments, views=True).with_known_ranks(known)
         cells = _with_usable_views(counted)
-        by_rank = cells.rolled_up("rank").pooled()
+        by_rank = cells.pooled_by_rank()
         fitted, curves = self._fit_curves(cells, by_rank)
         if not identifies_all_ranks(by_rank) and (warning := swap_graph(by_rank).warning()):
             self._warn_of(warning)

@@ -14,7 +14,15 @@ from jaxtyping import Float
 
 from clickshift.errors import DataError
 
-__all__ = ["ParameterIntervals", "beta_interval", "counts_interval", "effective_counts", "product_counts", "support_of"]
+__all__ = [
+    "ParameterIntervals",
+    "beta_interval",
+    "counts_interval",
+    "counts_with_bounds",
+    "effective_counts",
+    "product_counts",
+    "support_of",
+]
 
 EffectiveCounts = Float[np.ndarray, "2 _"]
 """Effective successes and trials of each value of a parameter."""
@@ -22,6 +30,20 @@ FEW_CLICKS = 5.0
 """Effective clicks below which the upper bound is exact, and the estimate rests on its prior too."""
 _MIN_TRIALS = 1.0 - 1e-6
 """Effective trials below which the log does not identify a parameter: one, which rounding may make slightly less."""
+
+
+_QUANTILE = 1.96
+"""Standard errors between an estimate and the bounds of its 95 % interval."""
+_LEAST_BOUND, _ABOUT_ONE = 1e-6, 1 - 1e-6
+"""Bounds from which on an interval begins at 0, or ends at 1."""
+_LEAST_FAILURES = 0.5
+"""Effective failures below which an interval ends at 1."""
+_NO_FAILURE = 2.512
+"""The lower bound after n successes is about exp(-2.512 / n)."""
+_LEAST_WIDTH, _MOST_TRIALS = 1e-6, 1e12
+"""Width of the narrowest interval whose counts are computed, and their largest number."""
+_MATCHING_STEPS = 5
+"""Steps by which counts are found that have given bounds."""
 
 
 class ParameterIntervals(NamedTuple):
@@ -79,6 +101,59 @@ def effective_counts(
         information = np.maximum(1 / logit_error**2 - prior_information, 0.0)
     trials = np.minimum(information / (inside * (1 - inside)), 1e15)
     return np.stack([np.clip(trials * inside - prior_slope, 0.0, trials), trials])
+
+
+def counts_with_bounds(low: Float[np.ndarray, " n"], high: Float[np.ndarray, " n"]) -> EffectiveCounts:
+    """Compute the counts whose 95 % interval has these bounds.
+
+    Where the upper bound is so near 1 that no binomial likelihood has both bounds, there are successes alone: their
+    interval goes from the lower bound to 1.
+
+    Parameters
+    ----------
+    low, high
+        Bounds, below and above the estimate.
+
+    Examples
+    --------
+    >>> counts_with_bounds(np.array([0.2, 0.6]), np.array([0.5, 1.0])).round(1).tolist()
+    [[12.1, 4.7], [35.9, 4.7]]
+    """
+    wide, touching = high - low > _LEAST_WIDTH, high >= _ABOUT_ONE
+    counts = _MOST_TRIALS * np.stack([low, np.ones_like(low)])
+    inside = np.flatnonzero(wide & ~touching)
+    counts[:, inside] = _counts_inside(low[inside], high[inside])
+    touching[inside] = ~(counts[1, inside] - counts[0, inside] >= _LEAST_FAILURES)
+    alone = np.flatnonzero(wide & touching)
+    counts[:, alone] = _successes_alone(low[alone])
+    return counts
+
+
+def _counts_inside(low: Float[np.ndarray, " n"], high: Float[np.ndarray, " n"]) -> EffectiveCounts:
+    """Return the counts whose Jeffreys interval has these bounds: its centre and width, in logits, are adjusted."""
+    from scipy.special import betaincinv, expit, logit
+
+    target = logit(np.stack([np.maximum(low, _LEAST_BOUND), high]))
+    center, width = target.mean(axis=0), target[1] - target[0]
+    trials = (2 * _QUANTILE / width) ** 2 / (expit(center) * expit(-center))
+    for _ in range(_MATCHING_STEPS):
+        a, b = trials * expit(center) + 0.5, trials * expit(-center) + 0.5
+        found = logit(np.clip([betaincinv(a, b, 0.025), betaincinv(a, b, 0.975)], _LEAST_BOUND, _ABOUT_ONE))
+        center = center + target.mean(axis=0) - found.mean(axis=0)
+        trials = np.minimum(trials * np.square((found[1] - found[0]) / width), _MOST_TRIALS)
+    counts: np.ndarray = np.stack([trials * expit(center), trials])
+    return counts
+
+
+def _successes_alone(low: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """Return the number of successes, without a failure, whose Jeffreys interval has this lower bound."""
+    from scipy.special import betaincinv
+
+    log_low = np.log(np.clip(low, _LEAST_BOUND, _ABOUT_ONE))
+    successes = _NO_FAILURE / -log_low
+    for _ in range(_MATCHING_STEPS):
+        successes = successes * np.log(betaincinv(successes + 0.5, 0.5, 0.025)) / log_low
+    return successes
 
 
 def product_counts(first: EffectiveCounts, second: EffectiveCounts) -> EffectiveCounts:
@@ -142,7 +217,7 @@ def counts_interval(counts: EffectiveCounts, level: float) -> tuple[Float[np.nda
     low = np.where(yes < 0.5, 0.0, betaincinv(yes + 0.5, no + 0.5, tail))
     few, exact_no = yes < FEW_CLICKS, np.maximum(no, 1e-300)
     high = np.where(few, betaincinv(yes + 1, exact_no, 1 - tail), betaincinv(yes + 0.5, no + 0.5, 1 - tail))
-    return low, np.where(no < 0.5, 1.0, high)
+    return low, np.where(no < _LEAST_FAILURES, 1.0, high)
 
 
 def support_of(counts: EffectiveCounts, *, by_trials: bool = False) -> np.ndarray:
