@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -59,6 +60,23 @@ def test_the_conditional_likelihood_of_one_document_is_binomial() -> None:
     variance = conditional_covariance(cells, np.array([1.0, e]), np.array([1]))[0, 0]
     share = e / (1 + e)
     assert variance * (1 - e) ** 2 == pytest.approx(1 / (40 * share * (1 - share)), rel=0.02)
+
+
+def test_viewed_impressions_give_what_the_first_rank_gives_without_views() -> None:
+    """Their examination is known to be 1, as that of the first rank is by convention."""
+    corpus = cs.builtin_corpus(20, seed=0)
+    log = cs.simulate(corpus, cs.PlackettLuce(cs.Oracle(), temperature=2.0), cs.users.PBM(), 5000, rng=0)
+    cells, e = Cells.of(log, "rank"), 1.0 / np.arange(1, 11)
+    first = cells.situation == 0
+    impressions, clicks = (
+        np.bincount(cells.pair, np.where(first, n, 0), cells.vocabulary.n_pairs)
+        for n in (cells.impressions, cells.clicks)
+    )
+    others = replace(cells, impressions=np.where(first, 0, cells.impressions), clicks=np.where(first, 0, cells.clicks))
+    free = np.arange(1, 10)
+    expected = conditional_covariance(cells, e, free)
+    assert np.allclose(conditional_covariance(others, e, free, seen=(impressions, clicks)), expected)
+    assert conditional_covariance(others, e, free)[0, 0] > 2 * expected[0, 0], "clicks alone give no scale"
 
 
 def test_examination_is_shrunk_as_far_as_the_log_cannot_tell() -> None:

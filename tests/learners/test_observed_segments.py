@@ -129,12 +129,14 @@ def test_views_of_all_results_are_the_rates_of_each_segment() -> None:
 
 def test_views_of_one_segment_give_the_other_its_scale() -> None:
     """Attractiveness is shared: phones alone say which views there were, and desktops follow."""
-    held = 0
+    held, found = 0, []
     for seed in range(10):
         model: Any = cs.fit("PBM", viewed_log(4000, seed, only=1), by="device")
         rows = model.examination_table()
         assert all(row["observed"] is None for row in rows if row["segment"] == "desktop")
         held += sum(row["low"] <= t <= row["high"] for row, t in zip(rows, DESKTOP, strict=False))
+        found.append([row["estimate"] for row in rows[: len(DESKTOP)]])
+    assert np.abs(np.mean(found, axis=0) - DESKTOP).max() < 0.03
     assert held >= 52, "of 60; with probability .95 each, 51 or fewer happen once in 100 times"
 
 

@@ -53,6 +53,7 @@ def conditional_covariance(
     e: Float[np.ndarray, " situation"],
     free: Int[np.ndarray, " free"],
     viewed: Float[np.ndarray, " situation"] | float = 0.0,
+    seen: tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " pair"]] | None = None,
 ) -> Covariance:
     """Return the covariance of the logits of examination in the conditional likelihood.
 
@@ -66,17 +67,23 @@ def conditional_covariance(
         Situations whose examination is learned.
     viewed
         Information of observed examination about the logits, by situation.
+    seen
+        Viewed impressions by pair, and clicks on them, which are not among the counts.
     """
-    information = conditional_information(cells, e) * (1 - e) * (1 - e)[:, None]
+    information = conditional_information(cells, e, seen) * (1 - e) * (1 - e)[:, None]
     return covariance((information + np.diag(np.broadcast_to(viewed, len(e))))[np.ix_(free, free)])
 
 
 def conditional_information(
-    cells: Cells, e: Float[np.ndarray, " situation"]
+    cells: Cells,
+    e: Float[np.ndarray, " situation"],
+    seen: tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " pair"]] | None = None,
 ) -> Float[np.ndarray, "situation situation"]:
     """Return the information of the conditional likelihood about the logarithms of examination.
 
-    For click rates p that are not small, multinomial information is divided by 1 - p, as in a binomial likelihood.
+    Viewed impressions are one more situation, whose examination is known to be 1: clicks on them give the others their
+    scale. For click rates p that are not small, multinomial information is divided by 1 - p, as in a binomial
+    likelihood.
 
     Parameters
     ----------
@@ -84,8 +91,12 @@ def conditional_information(
         Impressions and clicks by pair and situation.
     e
         Examination by situation.
+    seen
+        Viewed impressions by pair, and clicks on them, which are not among the counts.
     """
     impressions, clicks = cells.by_pair()
+    if seen is not None:
+        impressions, clicks = impressions + seen[0], clicks + seen[1]
     pairs = np.flatnonzero(clicks > 0)
     scale = max(len(pairs) / _MAX_PAIRS, 1.0)
     if scale > 1:
@@ -93,8 +104,11 @@ def conditional_information(
     first, size = cells.offsets[pairs], cells.offsets[pairs + 1] - cells.offsets[pairs]
     row = np.repeat(np.arange(len(pairs)), size)
     cell = np.arange(len(row)) + np.repeat(first - np.cumsum(size) + size, size)
-    exposure, mean = np.zeros((len(e), len(pairs))), clicks.sum() / max(impressions.sum(), 1e-12)
+    n, e = len(e), np.append(e, 1.0)
+    exposure, mean = np.zeros((n + 1, len(pairs))), clicks.sum() / max(impressions.sum(), 1e-12)
     exposure[cells.situation[cell], row] = cells.impressions[cell] * e[cells.situation[cell]]
+    if seen is not None:
+        exposure[n] = seen[0][pairs]
     total = exposure.sum(axis=0)
     rate = (clicks[pairs] + _PSEUDO_IMPRESSIONS * mean) / (impressions[pairs] + _PSEUDO_IMPRESSIONS)
     p = np.minimum(e[:, None] * (rate * impressions[pairs] / total), _MAX_RATE)
@@ -104,7 +118,7 @@ def conditional_information(
     products = np.zeros((len(roots), len(roots)))
     add_products(roots, roots, products, symmetric=True)
     shared = np.triu(products) + np.triu(products, 1).T
-    information: np.ndarray = np.diag(weight.sum(axis=1)) - shared[: len(e), : len(e)]
+    information: np.ndarray = (np.diag(weight.sum(axis=1)) - shared[: len(e), : len(e)])[:n, :n]
     return information
 
 

@@ -443,8 +443,12 @@ class ExaminationProblem:
         observed = fitted.information - np.diag(EXAMINATION_PRIOR.total * e * (1 - e))
         found = covariance(observed[np.ix_(free, free)])
         if conditional:
-            viewed = 0.0 if self.cells.views is None else observed_views(self.cells)[1] * e * (1 - e)
-            found = at_least(found, conditional_covariance(self.unknown, e, free, viewed))
+            viewed, seen = 0.0, None
+            if (views := self.cells.views) is not None:
+                viewed = observed_views(self.cells)[1] * e * (1 - e)
+                clicked = np.bincount(self.cells.pair, views.clicks, len(self.rejected))
+                seen = clicked + self.rejected, clicked
+            found = at_least(found, conditional_covariance(self.unknown, e, free, viewed, seen))
         cov[np.ix_(free, free)] = found
         return cov
 
