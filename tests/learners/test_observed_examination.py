@@ -140,6 +140,22 @@ def test_a_few_known_views_give_examination_its_scale(name: str) -> None:
     assert alone.examination[0] == 1
 
 
+def test_views_of_the_first_ranks_give_the_others_their_scale() -> None:
+    """Without clicks on viewed results in the conditional likelihood, low ranks are pulled to their click rates."""
+    estimates, held = [], 0
+    for seed in range(20):
+        log = viewed_log(3000, 50 + seed)
+        viewed = np.array(log.signals["viewed"])
+        viewed[:, 2:] = np.nan
+        rows = cs.fit("PBM", replace(log, signals={"viewed": viewed})).examination_table()[2:]
+        estimates.append([row["estimate"] for row in rows])
+        held += sum(row["low"] <= e <= row["high"] for row, e in zip(rows, EXAMINATION[2:], strict=True))
+        widest = max(row["high"] - row["low"] for row in rows)
+        assert widest < 0.2
+    assert np.abs(np.mean(estimates, axis=0) - EXAMINATION[2:]).max() < 0.02
+    assert held >= 51, "of 60; with probability .95 each, 50 or fewer happen four times in 1,000"
+
+
 def test_views_are_ignored_on_request(tmp_path: Path) -> None:
     log, path = viewed_log(500, 5), tmp_path / "log.parquet"
     cs.write_log(log, path)
