@@ -145,7 +145,7 @@ def test_views_of_the_first_ranks_give_the_others_their_scale() -> None:
     estimates, held = [], 0
     for seed in range(20):
         log = viewed_log(3000, 50 + seed)
-        viewed = np.array(log.signals["viewed"])
+        viewed = np.array(log.signals["viewed"], np.float64)
         viewed[:, 2:] = np.nan
         rows = cs.fit("PBM", replace(log, signals={"viewed": viewed})).examination_table()[2:]
         estimates.append([row["estimate"] for row in rows])
