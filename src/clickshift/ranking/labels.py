@@ -325,7 +325,7 @@ def count_by_rank(
     clip
         Smallest propensity by position to divide by.
     segments
-        Segment by which a log is counted; not with "propensities".
+        Segment by which a log is counted.
 
     Returns
     -------
@@ -350,15 +350,7 @@ def count_by_rank(
             known=["frequencies", "propensities"],
         )
     if logging == "propensities":
-        if segments is not None:
-            raise DataError(
-                'logging="propensities" and curves by segment cannot be combined. Pass one curve for all sessions.',
-                code="bad-option",
-                option="logging",
-                value=logging,
-                known=["frequencies"],
-            )
-        cells = _inverse_propensity_counts(clicks, clip or 0.0)
+        cells = _inverse_propensity_counts(clicks, clip or 0.0, segments)
     elif isinstance(clicks, Cells):
         if not clicks.vocabulary.same_as(corpus.vocabulary):
             raise VocabularyError(
@@ -400,13 +392,17 @@ def count_by_rank(
     return Cells(corpus.vocabulary, cells.n_ranks, "rank", *columns, n_segments=cells.n_segments)
 
 
-def _inverse_propensity_counts(log: Cells | Log | DayCounts, clip: float) -> Cells:
+def _inverse_propensity_counts(
+    log: Cells | Log | DayCounts, clip: float, segments: SegmentNumbers | None = None
+) -> Cells:
     """Count impressions and clicks by rank, each divided by its logged propensity, which is at least `clip`."""
     if isinstance(log, Cells | DayCounts):
         raise _missing_propensities("counts have none")
-    found = []
+    found, n_segments = [], 1 if segments is None else segments.n
+    n_situations = n_segments * log.n_ranks
     for part in log.chunks():
         rankings = part.rankings
+        start = np.zeros(len(part), np.int64) if segments is None else segments.of(part) * np.int64(log.n_ranks)
         propensity = rankings.propensity
         if propensity is None and rankings.log_prob is not None and log.n_ranks == 1:
             propensity = np.exp(rankings.log_prob)[:, None]  # a list of one document is its document
@@ -414,14 +410,14 @@ def _inverse_propensity_counts(log: Cells | Log | DayCounts, clip: float) -> Cel
             raise _missing_propensities("it has none")
         row, rank = np.nonzero(rankings.shown)
         weight = part.count[row] / np.maximum(propensity[row, rank], clip)
-        key, index = distinct_sorted(rankings.pair[row, rank].astype(np.int64) * log.n_ranks + rank)
+        key, index = distinct_sorted(rankings.pair[row, rank].astype(np.int64) * n_situations + start[row] + rank)
         clicked = np.bincount(index, weight * part.click[row, rank], len(key))
         found.append((key, np.bincount(index, weight, len(key)), clicked))
     keys, impressions, clicks = (np.concatenate(parts) for parts in zip(*found, strict=True))
     key, index = distinct_sorted(keys)
-    pair, rank = np.divmod(key, log.n_ranks)
+    pair, situation = (part.astype(np.int32) for part in np.divmod(key, n_situations))
     sums = (np.bincount(index, values, len(key)) for values in (impressions, clicks))
-    return Cells(log.vocabulary, log.n_ranks, "rank", pair.astype(np.int32), rank.astype(np.int32), *sums)
+    return Cells(log.vocabulary, log.n_ranks, "rank", pair, situation, *sums, n_segments=n_segments)
 
 
 def _missing_propensities(problem: str) -> DataError:
