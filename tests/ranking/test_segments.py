@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -165,3 +166,12 @@ def test_a_table_of_several_curves_is_refused(log: Sessions, tmp_path: Path) -> 
     propensities(log, by="device", replicates=0).write(tmp_path / "curves.csv")
     with raises_code("several-curves"):
         read_propensities(tmp_path / "curves.csv")
+
+
+def test_a_propensity_of_0_on_one_label_is_named_by_its_rank(log: Sessions, corpus: Corpus) -> None:
+    found = propensities(log, by="device", replicates=0)
+    phone = found.segments["phone"]
+    without = replace(phone, estimate=np.where(np.arange(phone.n_ranks) == 3, 0.0, phone.estimate))
+    segments = {**found.segments, "phone": without}
+    with raises_code("zero-propensity", rank=4):
+        train_ranker(corpus, log, loss="lambdamart", propensities=replace(found, segments=segments))

@@ -121,7 +121,8 @@ def corrected_labels(
     """
     vocabulary, rank = cells.vocabulary, cells.situation  # of a segment, if the log was counted by segment
     shown = np.bincount(rank, minlength=cells.n_situations) > 0
-    alpha = propensities_at_shown_ranks(examination, shown, clip=clip if correction == "by-rank" else None)[rank]
+    smallest = clip if correction == "by-rank" else None
+    alpha = propensities_at_shown_ranks(examination, shown, clip=smallest, n_ranks=cells.n_ranks)[rank]
     beta: Float[np.ndarray, " cell"] | float = 0.0
     if false_clicks is not None:
         beta = _at_shown_ranks("the probability of a false click", false_clicks, shown)[rank]
@@ -248,7 +249,11 @@ def sessions_by_query(cells: Cells) -> Float[np.ndarray, " query"]:
 
 
 def propensities_at_shown_ranks(
-    examination: Float[np.ndarray, " known_rank"], shown: Bool[np.ndarray, " rank"], *, clip: float | None = None
+    examination: Float[np.ndarray, " known_rank"],
+    shown: Bool[np.ndarray, " rank"],
+    *,
+    clip: float | None = None,
+    n_ranks: int | None = None,
 ) -> Float[np.ndarray, " rank"]:
     """Return examination by rank, checked to be above 0 wherever the log shows a document, and 1 elsewhere.
 
@@ -260,18 +265,20 @@ def propensities_at_shown_ranks(
         Whether the log shows a document at each rank.
     clip
         Smallest propensity: smaller ones are raised to it.
+    n_ranks
+        Number of ranks of one curve, if those of several segments follow each other.
 
     Raises
     ------
     DataError
         If examination is missing or not a number ("bad-examination") or 0 ("zero-propensity") at a shown rank.
     """
-    examination = _at_shown_ranks("examination", examination, shown)
+    examination = _at_shown_ranks("examination", examination, shown, n_ranks)
     if clip is not None:
         examination = np.maximum(examination, clip)
     bad = shown & (examination == 0)
     if bad.any():
-        rank = int(bad.argmax()) + 1
+        rank = int(bad.argmax()) % (n_ranks or len(shown)) + 1
         raise DataError(
             f"a propensity must be above 0 where a document is shown: it is 0 at rank {rank}, and clicks cannot be "
             "divided by it. Remove such ranks from the log, or pass the smallest propensity as `clip`.",
@@ -282,23 +289,27 @@ def propensities_at_shown_ranks(
 
 
 def _at_shown_ranks(
-    what: str, values: Float[np.ndarray, " known_rank"], shown: Bool[np.ndarray, " rank"]
+    what: str, values: Float[np.ndarray, " known_rank"], shown: Bool[np.ndarray, " rank"], n_ranks: int | None = None
 ) -> Float[np.ndarray, " rank"]:
-    """Fit a table over ranks to the list length of a log; every rank that the log shows must have a number."""
+    """Fit a table over ranks to the list length of a log; every rank that the log shows must have a number.
+
+    The curves of several segments follow each other, each with `n_ranks` ranks.
+    """
     table = np.full(len(shown), np.nan)
     n_known = min(len(values), len(shown))
     table[:n_known] = values[:n_known]
     bad = shown & ~((table >= 0) & (table < np.inf))
     if bad.any():
-        rank = int(bad.argmax())
-        problem = f"it is {table[rank]:g}" if rank < n_known else f"it ends at rank {n_known}"
+        first = int(bad.argmax())
+        rank = first % (n_ranks or len(shown)) + 1
+        problem = f"it is {table[first]:g}" if first < n_known else f"it ends at rank {n_known}"
         raise DataError(
-            f"{what} must be a number, 0 or more, at every rank that the log shows: {problem}, where rank {rank + 1} "
+            f"{what} must be a number, 0 or more, at every rank that the log shows: {problem}, where rank {rank} "
             "is needed. Pass more ranks, or truncate the lists of the log.",
             code="bad-examination",
-            rank=rank + 1,
+            rank=rank,
             ranks=n_known,
-            value=float(table[rank]),
+            value=float(table[first]),
         )
     return np.where(shown, table, 0.0)
 
