@@ -44,7 +44,7 @@ def full_log(n: int = 200, *, ranks: int = 6, seed: int = 0, counts: bool = True
     return Sessions(
         rankings,
         click,
-        count=rng.integers(1, 4, n) if counts else None,
+        count=rng.integers(1, 4, n) if counts else np.ones(n, np.int64),
         time=np.datetime64("2026-05-01", "s") + rng.integers(0, 10**6, n),
         user=rng.integers(1, 50, n),
         signals={"viewed": np.where(shown, viewed, 0), "cart": shown & (rng.random((n, ranks)) < 0.1)}

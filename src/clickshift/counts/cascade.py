@@ -60,6 +60,8 @@ class Cascade:
         Number of first clicks on the pair.
     passed
         Number of skips above the last click, holes included, after which the user certainly continued.
+    sessions
+        Number of sessions, where whoever counted kept it.
     """
 
     vocabulary: Vocabulary
@@ -76,6 +78,7 @@ class Cascade:
     first_examined: Float[np.ndarray, " pair_or_unseen"]
     first_clicks: Float[np.ndarray, " pair_or_unseen"]
     passed: float
+    sessions: float | None = None
 
     @classmethod
     def of(cls, log: Log, *, weight: np.ndarray | None = None) -> Cascade:

@@ -98,6 +98,8 @@ class Cells:
         Of those, the ones of which it is known whether the result was viewed; None if the log does not say.
     n_segments
         Number of segments by which the log was counted; 1 for the counts of all sessions.
+    sessions
+        Number of sessions, where whoever counted kept it: lists with holes may show nothing at the first rank.
 
     Examples
     --------
@@ -118,6 +120,7 @@ class Cells:
     clicks: Float[np.ndarray, " cell"]
     views: CellViews | None = field(default=None, kw_only=True)
     n_segments: int = field(default=1, kw_only=True)
+    sessions: float | None = field(default=None, kw_only=True)
 
     @classmethod
     def of(

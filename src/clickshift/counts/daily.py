@@ -318,7 +318,7 @@ def _add_cascades(
 
 
 def _make_cascade(
-    vocabulary: Vocabulary, n_ranks: int, tables: dict[str, np.ndarray], passed: float, tails: TailsByShape
+    vocabulary: Vocabulary, n_ranks: int, tables: dict[str, Any], passed: float, tails: TailsByShape
 ) -> Cascade:
     """Build cascade counts from tables and sorted tails."""
     return Cascade(vocabulary=vocabulary, n_ranks=n_ranks, sort_tails=lambda: tails, passed=passed, **tables)

@@ -15,11 +15,10 @@ from jaxtyping import Float
 
 from clickshift.counts.cells import Cells
 from clickshift.counts.conversion_counts import count_click_cells
-from clickshift.counts.segment_differences import MAX_LABELS
-from clickshift.counts.segment_numbers import SegmentNumbers, segment_names
+from clickshift.counts.segment_differences import comparable_segments
+from clickshift.counts.segment_numbers import SegmentNumbers
 from clickshift.data.encoded_log import Log
 from clickshift.data.signal_values import SignalValue
-from clickshift.errors import DataError
 
 
 @final
@@ -59,17 +58,8 @@ class SegmentConversions:
         keep_without_click
             Whether a conversion without a click counts as one with a click.
         """
-        found = []
-        for name in sorted(segment_names(log)):
-            try:
-                segments = SegmentNumbers.in_log(log, name)
-            except DataError as error:
-                if error.code != "one-segment":
-                    raise
-                continue
-            if segments.n <= MAX_LABELS:
-                found.append(cls._count(log, values, segments, keep_without_click))
-        return found
+        found = sorted(comparable_segments(log), key=lambda segments: segments.name)
+        return [cls._count(log, values, segments, keep_without_click) for segments in found]
 
     @classmethod
     def _count(

@@ -157,20 +157,31 @@ def counts_by_segment(log: Log) -> Iterator[tuple[SegmentNumbers, Cells]]:
     log
         Sessions or an encoded log.
     """
+    for segments in comparable_segments(log):
+        if segments.name != ARM:
+            yield segments, Cells.of(log, segments=segments)
+
+
+def comparable_segments(log: Log) -> Iterator[SegmentNumbers]:
+    """Find the segments of a log, arms included, that have at least two labels and at most 100.
+
+    Parameters
+    ----------
+    log
+        Sessions or an encoded log.
+    """
     for name in segment_names(log):
-        if name == ARM:
-            continue
         try:
             segments = SegmentNumbers.in_log(log, name)
         except DataError as error:
             if error.code != "one-segment":
                 raise
             continue
-        if segments.n <= MAX_LABELS:
-            yield segments, Cells.of(log, segments=segments)
+        if segments.n <= _MAX_LABELS:
+            yield segments
 
 
-MAX_LABELS = 100
+_MAX_LABELS = 100
 """Labels of a segment that is tested unasked, at most."""
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from clickshift._version import __version__
+from clickshift.counts.cascade import Cascade
 from clickshift.counts.cells import Cells, mean_ranks
 from clickshift.counts.daily import DayCounts
 from clickshift.counts.fingerprint import counts_fingerprint, log_fingerprint
@@ -78,6 +79,8 @@ def _n_sessions(opened: Any) -> int:
     if isinstance(opened, Sessions | EncodedLog):
         return opened.total
     if isinstance(opened, DayCounts):
+        return round(opened.sessions)
+    if isinstance(opened, Cells | Cascade) and opened.sessions is not None:
         return round(opened.sessions)
     return round(float(opened.by_rank()[0][0])) if isinstance(opened, Cells) else 0
 

@@ -45,7 +45,8 @@ def read_propensities(path: str | Path) -> Propensities:
     ------
     FileError
         If the file is damaged ("damaged-file"), is not of propensities ("not-propensities"), lacks a column
-        ("missing-column") or rows ("empty-file"), or contains invalid lines ("bad-line"), ranks ("bad-ranks"), numbers
+        ("missing-column") or rows ("empty-file"), has a curve for each of several labels ("several-curves"; JSON files
+        may), or contains invalid lines ("bad-line"), ranks ("bad-ranks"), numbers
         ("not-a-number", "bad-column") or examination ("bad-examination").
     """
     path = Path(path)
@@ -117,6 +118,13 @@ def _choose_columns(path: Path, names: Sequence[str]) -> dict[str, str]:
             code="missing-column",
             column=missing[0],
             known=list(names),
+        )
+    if "segment" in names:
+        raise FileError(
+            path,
+            "a table of propensities must have one curve, and this one has a curve for each label of a segment. Write "
+            "propensities by segment as JSON, e.g. curves.json.",
+            code="several-curves",
         )
     return {name: name for name in (*_REQUIRED_COLUMNS, *_OPTIONAL_COLUMNS) if name in names}
 

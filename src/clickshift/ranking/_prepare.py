@@ -253,15 +253,15 @@ def _examination_probabilities(
 ) -> Float[np.ndarray, " rank"]:
     """Return examination for the click loss, checked to be probabilities."""
     shown = cells.by_situation()[0] > 0
-    prob = propensities_at_shown_ranks(examination, shown)
+    prob = propensities_at_shown_ranks(examination, shown, n_ranks=cells.n_ranks)
     bad = shown & (prob > 1)
     if bad.any():
         rank = int(bad.argmax())
         raise DataError(
             f"examination must be at most 1 for loss='pbm', which predicts clicks by it: got {prob[rank]:g} at rank "
-            f"{rank + 1}. Divide all by the largest, or use loss='ips'.",
+            f"{rank % cells.n_ranks + 1}. Divide all by the largest, or use loss='ips'.",
             code="not-a-probability",
-            rank=rank + 1,
+            rank=rank % cells.n_ranks + 1,
             value=float(prob[rank]),
         )
     return prob

@@ -121,7 +121,8 @@ def corrected_labels(
     """
     vocabulary, rank = cells.vocabulary, cells.situation  # of a segment, if the log was counted by segment
     shown = np.bincount(rank, minlength=cells.n_situations) > 0
-    alpha = propensities_at_shown_ranks(examination, shown, clip=clip if correction == "by-rank" else None)[rank]
+    smallest = clip if correction == "by-rank" else None
+    alpha = propensities_at_shown_ranks(examination, shown, clip=smallest, n_ranks=cells.n_ranks)[rank]
     beta: Float[np.ndarray, " cell"] | float = 0.0
     if false_clicks is not None:
         beta = _at_shown_ranks("the probability of a false click", false_clicks, shown)[rank]
@@ -248,7 +249,11 @@ def sessions_by_query(cells: Cells) -> Float[np.ndarray, " query"]:
 
 
 def propensities_at_shown_ranks(
-    examination: Float[np.ndarray, " known_rank"], shown: Bool[np.ndarray, " rank"], *, clip: float | None = None
+    examination: Float[np.ndarray, " known_rank"],
+    shown: Bool[np.ndarray, " rank"],
+    *,
+    clip: float | None = None,
+    n_ranks: int | None = None,
 ) -> Float[np.ndarray, " rank"]:
     """Return examination by rank, checked to be above 0 wherever the log shows a document, and 1 elsewhere.
 
@@ -260,18 +265,20 @@ def propensities_at_shown_ranks(
         Whether the log shows a document at each rank.
     clip
         Smallest propensity: smaller ones are raised to it.
+    n_ranks
+        Number of ranks of one curve, if those of several segments follow each other.
 
     Raises
     ------
     DataError
         If examination is missing or not a number ("bad-examination") or 0 ("zero-propensity") at a shown rank.
     """
-    examination = _at_shown_ranks("examination", examination, shown)
+    examination = _at_shown_ranks("examination", examination, shown, n_ranks)
     if clip is not None:
         examination = np.maximum(examination, clip)
     bad = shown & (examination == 0)
     if bad.any():
-        rank = int(bad.argmax()) + 1
+        rank = int(bad.argmax()) % (n_ranks or len(shown)) + 1
         raise DataError(
             f"a propensity must be above 0 where a document is shown: it is 0 at rank {rank}, and clicks cannot be "
             "divided by it. Remove such ranks from the log, or pass the smallest propensity as `clip`.",
@@ -282,23 +289,27 @@ def propensities_at_shown_ranks(
 
 
 def _at_shown_ranks(
-    what: str, values: Float[np.ndarray, " known_rank"], shown: Bool[np.ndarray, " rank"]
+    what: str, values: Float[np.ndarray, " known_rank"], shown: Bool[np.ndarray, " rank"], n_ranks: int | None = None
 ) -> Float[np.ndarray, " rank"]:
-    """Fit a table over ranks to the list length of a log; every rank that the log shows must have a number."""
+    """Fit a table over ranks to the list length of a log; every rank that the log shows must have a number.
+
+    The curves of several segments follow each other, each with `n_ranks` ranks.
+    """
     table = np.full(len(shown), np.nan)
     n_known = min(len(values), len(shown))
     table[:n_known] = values[:n_known]
     bad = shown & ~((table >= 0) & (table < np.inf))
     if bad.any():
-        rank = int(bad.argmax())
-        problem = f"it is {table[rank]:g}" if rank < n_known else f"it ends at rank {n_known}"
+        first = int(bad.argmax())
+        rank = first % (n_ranks or len(shown)) + 1
+        problem = f"it is {table[first]:g}" if first < n_known else f"it ends at rank {n_known}"
         raise DataError(
-            f"{what} must be a number, 0 or more, at every rank that the log shows: {problem}, where rank {rank + 1} "
+            f"{what} must be a number, 0 or more, at every rank that the log shows: {problem}, where rank {rank} "
             "is needed. Pass more ranks, or truncate the lists of the log.",
             code="bad-examination",
-            rank=rank + 1,
+            rank=rank,
             ranks=n_known,
-            value=float(table[rank]),
+            value=float(table[first]),
         )
     return np.where(shown, table, 0.0)
 
@@ -325,7 +336,7 @@ def count_by_rank(
     clip
         Smallest propensity by position to divide by.
     segments
-        Segment by which a log is counted; not with "propensities".
+        Segment by which a log is counted.
 
     Returns
     -------
@@ -350,15 +361,7 @@ def count_by_rank(
             known=["frequencies", "propensities"],
         )
     if logging == "propensities":
-        if segments is not None:
-            raise DataError(
-                'logging="propensities" and curves by segment cannot be combined. Pass one curve for all sessions.',
-                code="bad-option",
-                option="logging",
-                value=logging,
-                known=["frequencies"],
-            )
-        cells = _inverse_propensity_counts(clicks, clip or 0.0)
+        cells = _inverse_propensity_counts(clicks, clip or 0.0, segments)
     elif isinstance(clicks, Cells):
         if not clicks.vocabulary.same_as(corpus.vocabulary):
             raise VocabularyError(
@@ -400,13 +403,17 @@ def count_by_rank(
     return Cells(corpus.vocabulary, cells.n_ranks, "rank", *columns, n_segments=cells.n_segments)
 
 
-def _inverse_propensity_counts(log: Cells | Log | DayCounts, clip: float) -> Cells:
+def _inverse_propensity_counts(
+    log: Cells | Log | DayCounts, clip: float, segments: SegmentNumbers | None = None
+) -> Cells:
     """Count impressions and clicks by rank, each divided by its logged propensity, which is at least `clip`."""
     if isinstance(log, Cells | DayCounts):
         raise _missing_propensities("counts have none")
-    found = []
+    found, n_segments = [], 1 if segments is None else segments.n
+    n_situations = n_segments * log.n_ranks
     for part in log.chunks():
         rankings = part.rankings
+        start = np.zeros(len(part), np.int64) if segments is None else segments.of(part) * np.int64(log.n_ranks)
         propensity = rankings.propensity
         if propensity is None and rankings.log_prob is not None and log.n_ranks == 1:
             propensity = np.exp(rankings.log_prob)[:, None]  # a list of one document is its document
@@ -414,14 +421,14 @@ def _inverse_propensity_counts(log: Cells | Log | DayCounts, clip: float) -> Cel
             raise _missing_propensities("it has none")
         row, rank = np.nonzero(rankings.shown)
         weight = part.count[row] / np.maximum(propensity[row, rank], clip)
-        key, index = distinct_sorted(rankings.pair[row, rank].astype(np.int64) * log.n_ranks + rank)
+        key, index = distinct_sorted(rankings.pair[row, rank].astype(np.int64) * n_situations + start[row] + rank)
         clicked = np.bincount(index, weight * part.click[row, rank], len(key))
         found.append((key, np.bincount(index, weight, len(key)), clicked))
     keys, impressions, clicks = (np.concatenate(parts) for parts in zip(*found, strict=True))
     key, index = distinct_sorted(keys)
-    pair, rank = np.divmod(key, log.n_ranks)
+    pair, situation = (part.astype(np.int32) for part in np.divmod(key, n_situations))
     sums = (np.bincount(index, values, len(key)) for values in (impressions, clicks))
-    return Cells(log.vocabulary, log.n_ranks, "rank", pair.astype(np.int32), rank.astype(np.int32), *sums)
+    return Cells(log.vocabulary, log.n_ranks, "rank", pair, situation, *sums, n_segments=n_segments)
 
 
 def _missing_propensities(problem: str) -> DataError:

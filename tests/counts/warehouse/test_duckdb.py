@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -267,3 +268,15 @@ def test_learners_that_need_sessions(connection: Any) -> None:
     assert isinstance(data_for(learner, relation(connection, make_rows("text"))), Sessions)
     with raises_code("not-a-log", DataError, type="int"):
         data_for(learner_for("PBM"), 3)
+
+
+@each_layout
+def test_a_model_knows_its_sessions_where_lists_begin_with_holes(connection: Any, layout: str, tmp_path: Path) -> None:
+    rows = with_holes(make_rows("text"))
+    table, total = relation(connection, in_layout(rows, layout)), in_memory(rows, tmp_path).total
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in ("PBM", "DBN", "dCTR"):
+            evidence = fit(name, table).evidence
+            assert evidence is not None
+            assert evidence.sessions == total, name

@@ -133,3 +133,8 @@ def test_views_are_refused() -> None:
     rows = [row | {"viewed": 1} for row in in_long(make_rows("text"))]
     with raises_code("views-not-counted", DataError, column="viewed"):
         ibis_counts.count_cells(table(rows))
+
+
+def test_a_model_knows_its_sessions_where_lists_begin_with_holes() -> None:
+    rows = with_holes(make_rows("text"))
+    assert ibis_counts.count_cells(table(in_long(rows))).sessions == sum(row["count"] for row in rows)

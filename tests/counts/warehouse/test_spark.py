@@ -112,8 +112,10 @@ def test_counts(session: Any, ids: str, layout: str, by: By, tmp_path: Path) -> 
 def test_holes_are_counted_as_in_memory(session: Any, layout: str, tmp_path: Path) -> None:
     rows = with_holes(make_rows("text"))
     given, log = frame(session, in_layout(rows, layout)), in_memory(rows, tmp_path)
-    assert_same_cells(spark.count_cells(given, by="last_click"), Cells.of(log, "last_click"))
-    assert_same(spark.count_cascade(given), Cascade.of(log))
+    cells, cascade = spark.count_cells(given, by="last_click"), spark.count_cascade(given)
+    assert_same_cells(cells, Cells.of(log, "last_click"))
+    assert_same(cascade, Cascade.of(log))
+    assert (cells.sessions, cascade.sessions) == (log.total, log.total), "some lists begin with a hole"
 
 
 def test_cascade(counts: Cascade, tmp_path: Path) -> None:

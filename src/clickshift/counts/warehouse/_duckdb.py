@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.cells import By, Cells
 from clickshift.counts.warehouse import _sql
-from clickshift.counts.warehouse._results import ArrowTable, cells_of, check_summary, number_pairs, sessions_of
+from clickshift.counts.warehouse._results import ArrowTable, Extent, cells_of, extent_of, number_pairs, sessions_of
 
 Relation = Any
 """A duckdb.DuckDBPyRelation."""
@@ -22,10 +23,10 @@ def count_cells(log: Relation | str, *, connection: Any = None, by: By = "rank")
     """Count by pair and situation; the log is a relation, or the name of a table of a connection (by default, DuckDB's
     default connection)."""
     with _open_lists(log, connection, views=True) as run:
-        n_ranks, _ = _longest_list(run, by)
+        extent = _extent(run, by)
         vocabulary, numbers = number_pairs(run(_sql.pairs_query("lists", _sql.DUCKDB)))
         table = run(_sql.cells_query("lists", by, _sql.DUCKDB))
-    return cells_of(table, vocabulary, numbers.of(table["pair"].to_numpy()), n_ranks, by)
+    return cells_of(table, vocabulary, numbers.of(table["pair"].to_numpy()), extent, by)
 
 
 def count_cascade(log: Relation | str, *, connection: Any = None) -> Cascade:
@@ -33,11 +34,11 @@ def count_cascade(log: Relation | str, *, connection: Any = None) -> Cascade:
     import pyarrow.compute as pc
 
     with _open_lists(log, connection) as run:
-        n_ranks, has_holes = _longest_list(run)
+        extent = _extent(run)
         vocabulary, numbers = number_pairs(run(_sql.pairs_query("lists", _sql.DUCKDB)))
-        table = run(_sql.hashed_lists_query("lists", _sql.DUCKDB, *["places"] * has_holes))
+        table = run(_sql.hashed_lists_query("lists", _sql.DUCKDB, *["places"] * extent.has_holes))
     pair = numbers.of(pc.list_flatten(table["pairs"]).to_numpy())
-    return Cascade.of(sessions_of(table, vocabulary, pair, n_ranks))
+    return replace(Cascade.of(sessions_of(table, vocabulary, pair, extent.ranks)), sessions=extent.sessions)
 
 
 @contextmanager
@@ -66,8 +67,6 @@ def _open_lists(log: Relation | str, connection: Any, *, views: bool = False) ->
         relation.query(name, f"DROP TABLE {name}_lists")
 
 
-def _longest_list(run: _RunQuery, by: By | None = None) -> tuple[int, bool]:
-    """Return the length of the longest list, and whether a list has a hole, or raise if a list breaks a rule."""
-    summary = run(_sql.summary_query("lists", _sql.DUCKDB)).to_pylist()[0]
-    ranks = check_summary(summary["lists"], summary["ranks"], summary["bad"], summary["first"], by)
-    return ranks, bool(summary["holes"])
+def _extent(run: _RunQuery, by: By | None = None) -> Extent:
+    """Return the size of a log, or raise if a list breaks a rule."""
+    return extent_of(run(_sql.summary_query("lists", _sql.DUCKDB)).to_pylist()[0], by)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from clickshift.counts.cells import By, Cells
-from clickshift.counts.warehouse._results import cells_of, check_summary
+from clickshift.counts.warehouse._results import cells_of, extent_of
 from clickshift.counts.warehouse._sql import VIEWED, views_not_counted
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError
@@ -25,10 +25,10 @@ def count_cells(log: IbisTable, *, by: By = "rank") -> Cells:
     rows = _result_rows(log)
     (summary,) = _summary(rows).to_pyarrow().to_pylist()
     first = f"a session breaks a rule: {summary['first']}"
-    n_ranks = check_summary(summary["lists"], summary["ranks"], summary["bad"] or 0, first, by)
+    extent = extent_of(summary | {"first": first, "holes": False}, by)
     table = _count_cells(rows, by).to_pyarrow()
     vocabulary, _, pair = Vocabulary.of(table["query"], table["doc"])
-    return cells_of(table, vocabulary, pair, n_ranks, by)
+    return cells_of(table, vocabulary, pair, extent, by)
 
 
 def _result_rows(log: IbisTable) -> IbisTable:
@@ -84,6 +84,7 @@ def _summary(rows: IbisTable) -> IbisTable:
         queries=rows["query"].nunique(),
         docs=rows.doc.nunique(),
         counts=rows.times.nunique(),
+        times=rows.times.min(),
         places=rows.place.nunique(),
         first=rows.place.min(),
         last=rows.place.max(),
@@ -94,7 +95,8 @@ def _summary(rows: IbisTable) -> IbisTable:
     consistent &= (s.places == s.size) & (s["first"] >= 1) & (s["last"] <= MAX_RANK) & s.session.notnull()
     bad = sessions.mutate(bad=ibis.ifelse(consistent.fill_null(False), 0, 1))
     name = ibis.ifelse(bad.bad == 1, bad.session.cast("string").fill_null("one without an id"), ibis.null("string"))
-    return bad.aggregate(lists=bad.count(), ranks=bad["last"].max(), bad=bad.bad.sum(), first=name.min())
+    totals = {"lists": bad.count(), "sessions": bad.times.sum(), "ranks": bad["last"].max(), "bad": bad.bad.sum()}
+    return bad.aggregate(**totals, first=name.min())
 
 
 def _count_cells(rows: IbisTable, by: By) -> IbisTable:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -63,6 +64,30 @@ def number_pairs(pairs: ArrowTable) -> tuple[Vocabulary, PairNumbers]:
     return vocabulary, PairNumbers(hashes, number[order])
 
 
+class Extent(NamedTuple):
+    """Size of a log.
+
+    Parameters
+    ----------
+    ranks
+        Length of the longest list.
+    sessions
+        Number of sessions.
+    has_holes
+        Whether a list has a hole.
+    """
+
+    ranks: int
+    sessions: float
+    has_holes: bool
+
+
+def extent_of(summary: Mapping[str, Any], by: By | None = None) -> Extent:
+    """Return the size of a log, or raise if it is empty, breaks a rule or has too long lists."""
+    ranks = check_summary(summary["lists"], summary["ranks"], summary["bad"] or 0, summary["first"], by)
+    return Extent(ranks, float(summary["sessions"]), bool(summary["holes"]))
+
+
 def check_summary(lists: int, ranks: int | None, bad: int, first: str | None, by: By | None = None) -> int:
     """Return the length of the longest list, or raise if the log is empty, breaks a rule or has too long lists."""
     if bad:
@@ -80,13 +105,15 @@ def check_summary(lists: int, ranks: int | None, bad: int, first: str | None, by
     return ranks
 
 
-def cells_of(table: ArrowTable, vocabulary: Vocabulary, pair: Int[np.ndarray, " row"], n_ranks: int, by: By) -> Cells:
+def cells_of(table: ArrowTable, vocabulary: Vocabulary, pair: Int[np.ndarray, " row"], log: Extent, by: By) -> Cells:
     """Build count tables from rows (place: rank from 1, above, impressions, clicks) and their pair numbers."""
+    n_ranks = log.ranks
     first = np.array([count_situations(by, rank) for rank in range(n_ranks)])
     situation = first[np.asarray(table["place"]) - 1] + np.asarray(table["above"])
     order = np.argsort(pair * np.int64(count_situations(by, n_ranks)) + situation)
     impressions, clicks = (np.asarray(table[name], np.float64)[order] for name in ("impressions", "clicks"))
-    return Cells(vocabulary, n_ranks, by, pair[order].astype(np.int64), situation[order], impressions, clicks)
+    columns = pair[order].astype(np.int64), situation[order], impressions, clicks
+    return Cells(vocabulary, n_ranks, by, *columns, sessions=log.sessions)
 
 
 def sessions_of(table: ArrowTable, vocabulary: Vocabulary, pair: Int[np.ndarray, " result"], n_ranks: int) -> Sessions:

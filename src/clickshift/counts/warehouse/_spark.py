@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from clickshift.counts.cascade import Cascade
 from clickshift.counts.cells import By, Cells
 from clickshift.counts.warehouse import _sql
-from clickshift.counts.warehouse._results import cells_of, check_summary, number_pairs
+from clickshift.counts.warehouse._results import Extent, cells_of, extent_of, number_pairs
 from clickshift.counts.warehouse._spark_tails import cascade_of
 
 DataFrame = Any
@@ -22,10 +23,10 @@ _RunQuery = Callable[[str], DataFrame]
 def count_cells(log: DataFrame, *, by: By = "rank") -> Cells:
     """Count by pair and situation."""
     with _open_lists(log, views=True) as run:
-        n_ranks, _ = _longest_list(run, by)
+        extent = _extent(run, by)
         vocabulary, numbers = number_pairs(run(_sql.pairs_query("{lists}", _sql.SPARK)).toArrow())
         table = run(_sql.cells_query("{lists}", by, _sql.SPARK)).toArrow()
-    return cells_of(table, vocabulary, numbers.of(table["pair"].to_numpy()), n_ranks, by)
+    return cells_of(table, vocabulary, numbers.of(table["pair"].to_numpy()), extent, by)
 
 
 def count_cascade(log: DataFrame) -> Cascade:
@@ -34,18 +35,18 @@ def count_cascade(log: DataFrame) -> Cascade:
     The workers need clickshift too: they sort the lists and sum.
     """
     with _open_lists(log) as run:
-        n_ranks, has_holes = _longest_list(run)
+        extent = _extent(run)
         vocabulary, numbers = number_pairs(run(_sql.pairs_query("{lists}", _sql.SPARK)).toArrow())
         # lists of a query are kept together, so that few partitions share pairs; a frequent query fills several
         hashed = _sql.hashed_lists_query(
             "{lists}",
             _sql.SPARK,
-            *["places"] * has_holes,
+            *["places"] * extent.has_holes,
             "xxhash64(query) AS home",
             "xxhash64(docs, clicks) AS turn",
         )
         lists = run(hashed).repartitionByRange("home", "turn").sortWithinPartitions("home").drop("home", "turn")
-        return cascade_of(lists, vocabulary, numbers, n_ranks)
+        return replace(cascade_of(lists, vocabulary, numbers, extent.ranks), sessions=extent.sessions)
 
 
 @contextmanager
@@ -68,8 +69,7 @@ def _open_lists(log: DataFrame, *, views: bool = False) -> Iterator[_RunQuery]:
         lists.unpersist()
 
 
-def _longest_list(run: _RunQuery, by: By | None = None) -> tuple[int, bool]:
-    """Return the length of the longest list, and whether a list has a hole, or raise if a list breaks a rule."""
+def _extent(run: _RunQuery, by: By | None = None) -> Extent:
+    """Return the size of a log, or raise if a list breaks a rule."""
     (summary,) = run(_sql.summary_query("{lists}", _sql.SPARK)).toArrow().to_pylist()
-    ranks = check_summary(summary["lists"], summary["ranks"], summary["bad"], summary["first"], by)
-    return ranks, bool(summary["holes"])
+    return extent_of(summary, by)

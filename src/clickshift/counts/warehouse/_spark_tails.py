@@ -110,13 +110,14 @@ def cascade_of(lists: Any, vocabulary: Vocabulary, numbers: PairNumbers, n_ranks
     ranks = np.sum([row["ranks"] for row in rows], axis=0).reshape(len(_RANK_TABLES), n_ranks)
     pooled = TailsInParts([_tails(row, 1, "pooled_") for row in rows]).pooled()
     tails = SparkTails(pieces, pooled)
+    columns: dict[str, Any] = dict(zip(_PAIR_TABLES, tables, strict=True))
+    columns |= dict(zip(_RANK_TABLES, ranks, strict=True))
     return Cascade(
         vocabulary=vocabulary,
         n_ranks=n_ranks,
         sort_tails=lambda: tails,
         passed=float(sum(row["passed"] for row in rows)),
-        **dict(zip(_PAIR_TABLES, tables, strict=True)),
-        **dict(zip(_RANK_TABLES, ranks, strict=True)),
+        **columns,
     )
 
 

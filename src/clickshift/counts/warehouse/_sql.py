@@ -272,7 +272,10 @@ def _wide_lists_query(log: str, dialect: Dialect, columns: str, doc_type: str) -
 
 
 def summary_query(lists: str, dialect: Dialect) -> str:
-    """Return the query for one row: number of lists, ranks, lists with a hole, lists that break a rule, the first."""
+    """Return the query for one row: lists, ranks, lists with a hole or that break a rule, the first, and sessions.
+
+    A list stands for as many sessions as its count.
+    """
     size, clicks = dialect.length.format("docs"), dialect.length.format("clicks")
     missing = dialect.length.format(dialect.filter.format("docs", "x IS NULL"))
     no_bit = dialect.length.format(dialect.filter.format("clicks", "x IS NULL OR x NOT IN (0, 1)"))
@@ -284,7 +287,8 @@ def summary_query(lists: str, dialect: Dialect) -> str:
         SELECT count(*) AS lists, CAST(max(extent) AS BIGINT) AS ranks, count(broken) AS bad,
             CAST(sum(CASE WHEN extent > size THEN 1 ELSE 0 END) AS BIGINT) AS holes,
             min(CASE WHEN broken IS NOT NULL THEN concat(broken, ': got ',
-                CASE WHEN owner IS NULL THEN '' ELSE concat('session ', owner, ', ') END, {got}) END) AS first
+                CASE WHEN owner IS NULL THEN '' ELSE concat('session ', owner, ', ') END, {got}) END) AS first,
+            sum(times) AS sessions
         FROM (
             SELECT *, {size} AS size, {dialect.maximum.format("places")} AS extent, CASE
                 WHEN problem IS NOT NULL THEN problem

@@ -150,7 +150,7 @@ def load_generic(
         f'time TIMESTAMP, "user" VARCHAR, page BIGINT, kind TINYINT, event VARCHAR, problem VARCHAR'
         f"{', ' * bool(extra)}{extra})"
     )
-    scans, selections = list[str](), list[str]()
+    scans, selections, amounts = list[str](), list[str](), list[tuple[str, dict[str, str]]]()
     for number, ((source, clicked), found) in enumerate(zip(tables, founds, strict=True)):
         relation = source.columns(
             database,
@@ -161,9 +161,13 @@ def load_generic(
         checked = _checked(source, unnumbered, found, options, clicked=clicked, segments=segments, flags=flags)
         kinds = _kinds_of_flags(found, flags, len(options.conversions), clicked=clicked)
         selections.append(_selection(checked, number, kinds, segments))
+        if "event" not in found and not clicked:
+            amounts.append((relation, found))
         numbered = f"(SELECT *, row_number() OVER () AS row FROM {relation})"
         scans.append(_checked(source, numbered, found, options, clicked=clicked, segments=segments, flags=flags))
     database.execute(f"INSERT INTO acts {' UNION ALL '.join(selections)}")
+    for relation, found in amounts:
+        _report_amounts(database, relation, found, flags)
     check_rejected(database, [source for source, _ in tables])
     _report_problems(database, [source for source, _ in tables], scans)
     _report_other_types(database, tables)
@@ -301,6 +305,22 @@ def _checked(
 def _flag(text: str) -> str:
     """Return whether a value says yes, or is a number above 0, in SQL."""
     return f"coalesce(flag_of({text}) = 1, try_cast({text} AS DOUBLE) > 0, false)"
+
+
+def _report_amounts(database: EventDatabase, relation: str, found: Mapping[str, str], flags: Sequence[str]) -> None:
+    """Report the amounts of signals, of which a log of events keeps whether they are above 0."""
+    for name in flags:
+        if name not in found or not name.startswith(SIGNAL_PREFIX):
+            continue
+        text, plain = _text(found[name]), plain_name(name)
+        database.repaired(
+            relation,
+            f"try_cast({text} AS DOUBLE) > 0 AND try_cast({text} AS DOUBLE) <> 1",
+            f"amounts of {plain}: the log says whether there was any. A table with a row per result, with columns "
+            "session, query, rank, doc and click, is a log already, whose signals keep their amounts",
+            "signal-amount",
+            example=f"concat('{plain.replace(chr(39), chr(39) * 2)} ', {text})",
+        )
 
 
 def _kinds_of_flags(found: Mapping[str, str], flags: Sequence[str], first: int, *, clicked: bool) -> str:
