@@ -175,7 +175,7 @@ def test_a_cell_that_fails_costs_no_other(shell: Shell, tmp_path: Path) -> None:
     assert code == 2
     assert "Report:" in out
     last = err.splitlines()[-1]
-    assert last.startswith("clickshift: 1 tasks failed")
+    assert last.startswith("clickshift: 1 task failed")
     assert "Traceback" not in err
 
 

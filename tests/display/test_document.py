@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from markupsafe import escape
 
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.display.document import Document, Section, check_page, write_page
@@ -106,3 +107,13 @@ def test_a_page_has_a_name_of_its_kind(tmp_path: Path) -> None:
     (tmp_path / "page.html").mkdir()
     with raises_code("is-a-folder", FileError):
         check_page(tmp_path / "page.html")
+
+
+def test_an_option_of_a_command_stays_on_one_line(tmp_path: Path) -> None:
+    """Whatever else the text holds is escaped."""
+    text = f"Pass --merge-regions, or -o; a--b is none. {EVIL} --onerror"
+    write_page(tmp_path / "page.html", Document("title", "conclusion", [Section("section", text)]))
+    page = (tmp_path / "page.html").read_text()
+    assert f'Pass <span class="option">--merge-regions</span>, or -o; a--b is none. {escape(EVIL)} ' in page
+    assert '<span class="option">--onerror</span></p>' in page
+    assert EVIL not in page

@@ -28,6 +28,7 @@ from clickshift.display.verdicts import badge
 if TYPE_CHECKING:
     from clickshift.display.document import Document, Section
 
+_OPTION = re.compile(r"(?<![\w-])--[a-z]+(?:-[a-z]+)*")
 _LONG = 28  # characters; a longer text may be broken into lines
 _TALL = 25  # rows; a longer table scrolls within its box
 _HEIGHT = 420  # pixels of a figure without a height of its own
@@ -71,9 +72,18 @@ def _environment() -> Any:
     """Return Jinja's environment, which escapes everything that is not marked as HTML."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("clickshift.display"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
+    environment.filters["whole_options"] = _with_whole_options
+    return environment
+
+
+def _with_whole_options(text: str) -> Any:
+    """Escape a text, and keep options of commands, such as --merge-regions, on one line."""
+    from markupsafe import escape
+
+    return _markup(_OPTION.sub(r'<span class="option">\g<0></span>', str(escape(text))))
 
 
 def _markup(text: str) -> Any:

@@ -88,8 +88,35 @@ def simulated_data_line(rows: Sequence[Row], settings: Mapping[str, Any]) -> str
     corpus = "built-in corpus" if settings.get("corpus", BUILTIN) == BUILTIN else settings["corpus"]
     return (
         f"{size or 'Simulated sessions'} per log ({corpus}), {users} users, {seeds} {'seed' if seeds == 1 else 'seeds'}"
-        f"; trained on lists of {training}, tested on those of {testing}."
-    )
+        f"; trained on lists of {training}, tested on those of {testing}. {few_seeds_note(seeds)}"
+    ).rstrip()
+
+
+def few_seeds_note(seeds: int, name: str = "seed") -> str:
+    """Say what one or two seeds cannot tell; empty for more.
+
+    Parameters
+    ----------
+    seeds
+        Number of seeds.
+    name
+        What they are called.
+
+    Returns
+    -------
+    str
+        A sentence.
+
+    Examples
+    --------
+    >>> few_seeds_note(2, "run"), few_seeds_note(3)
+    ('With two runs, intervals of means over them are very wide.', '')
+    """
+    notes = {
+        1: f"With one {name}, which differences between models are chance is not known.",
+        2: f"With two {name}s, intervals of means over them are very wide.",
+    }
+    return notes.get(seeds, "")
 
 
 def _fields(call: ast.Call, prefix: str = "") -> Iterator[tuple[str, str]]:

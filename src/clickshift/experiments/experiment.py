@@ -90,8 +90,13 @@ class ExperimentResult(Result):
     @property
     def conclusion(self) -> str:
         """The answer, preceded by the number of failed tasks if there are any."""
-        failed = f"{len(self.failures)} tasks failed; these are the results of the others. " if self.failures else ""
+        failed = f"{self._failed}; these are the results of the others. " if self.failures else ""
         return failed + self._answer()
+
+    @property
+    def _failed(self) -> str:
+        """How many tasks failed, e.g. "2 tasks failed"."""
+        return f"{len(self.failures):,} task{'s' * (len(self.failures) > 1)} failed"
 
     def _answer(self) -> str:
         """Return the answer of the finished tasks."""
@@ -111,7 +116,7 @@ class ExperimentResult(Result):
         """
         if self.failures:
             raise RunError(
-                f"{len(self.failures)} tasks failed, the results of the others are kept. The first: "
+                f"{self._failed}, the results of the others are kept. The first: "
                 f"{self.failures[0]} Fix the cause and run again: only missing tasks run.",
                 code="failed-tasks",
                 count=len(self.failures),

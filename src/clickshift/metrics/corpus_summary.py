@@ -78,7 +78,8 @@ class CorpusSummary(Summary):
         shares = values.pop("label_shares")
         sizes = values.pop("candidates_per_query")
         values["candidates_per_query"] = (
-            f"{sizes['mean']:,.1f} on average ({sizes['min']:,} to {sizes['max']:,}, median {sizes['median']:,.0f})"
+            f"{sizes['mean']:,.1f} on average ({sizes['min']:,} to {sizes['max']:,}, median {sizes['median']:,.0f}, "
+            f"90th percentile {sizes['p90']:,.0f})"
         )
         documents = np.bincount(self.corpus.label.astype(np.int64), minlength=self.corpus.max_label + 1).tolist()
         labels = Section(

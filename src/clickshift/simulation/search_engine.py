@@ -14,6 +14,7 @@ SIGIR.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -25,7 +26,7 @@ from jaxtyping import Float
 
 from clickshift.core.files import content_key
 from clickshift.core.rng import generator
-from clickshift.core.spec import ADDED_LATER, key, parse
+from clickshift.core.spec import ADDED_LATER, Registry, key, parse
 from clickshift.data.builtin_corpus import builtin_corpus
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Sessions
@@ -307,7 +308,7 @@ class World(SearchEngine):
         return corpus if self.documents is None else corpus.ladder(self.documents, rng=self.rng("documents"))
 
 
-def named_specs(texts: Sequence[str], known: Named) -> Named:
+def named_specs(texts: Sequence[str], known: Named, registry: Registry) -> Named:
     """Name the specifications that a caller gave.
 
     Parameters
@@ -316,18 +317,35 @@ def named_specs(texts: Sequence[str], known: Named) -> Named:
         Names of known specifications, or specifications; " + " joins several policies of one log.
     known
         Specifications by name.
+    registry
+        Names that begin a specification.
 
     Returns
     -------
     tuple of (str, str)
         The texts, with the specifications that they stand for.
 
+    Raises
+    ------
+    SpecError
+        "unknown-name" for a word that is neither a known specification nor begins one.
+
     Examples
     --------
-    >>> named_specs(["random", "random + BM25"], (("random", "Uniform"),))
+    >>> from clickshift.policies import POLICIES
+    >>> named_specs(["random", "random + BM25"], (("random", "Uniform"),), POLICIES)
     (('random', 'Uniform'), ('random + BM25', 'Uniform + BM25'))
     """
     by_name = dict(known)
+    for part in (part for text in texts for part in text.split(" + ")):
+        if re.fullmatch(r"[\w-]+", part) and part not in by_name and part not in registry:
+            raise SpecError(
+                f"{part!r} is not known. Choose one of: {', '.join(by_name)}; or a text that begins with one of: "
+                f"{', '.join(registry)}.",
+                code="unknown-name",
+                value=part,
+                known=[*by_name, *registry],
+            )
     return tuple((text, " + ".join(by_name.get(part, part) for part in text.split(" + "))) for text in texts)
 
 

@@ -164,8 +164,8 @@ def test_the_conclusion_counts_every_number_with_its_reason() -> None:
     verdicts = Counter(line["verdict"] for line in section.table)
     agree, differ = verdicts.pop("agrees"), verdicts.total()
     assert verdicts["differs"], "no reason is known for some"
-    first, second = result.conclusion.split(". ")[:2]
-    assert first == f"{agree} of {agree + differ} published numbers agree with ours within chance"
+    first, second = result.conclusion.split("\n\n")[:2]
+    assert first == f"{agree} of {agree + differ} published numbers agree with ours within chance."
     for verdict, number in verdicts.items():
         reason = verdict.removeprefix("differs ") if verdict != "differs" else "for a reason that is not known"
         assert f"{number} {reason}" in second

@@ -111,3 +111,10 @@ def test_the_page_in_a_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert found["scrollWidth"] <= found["width"]
         assert (found["charts"], found["empty"], found["tables"]) == (1, 0, 4)
         assert found["points"] == 4 * 2 + 3 * 7, "means and published points; bands have none"
+
+
+def test_few_runs_are_named_as_such() -> None:
+    for runs, said in ((1, "With one run, which differences"), (2, "With two runs, intervals"), (3, "")):
+        data = ClickVsIpsResult(rows_of(seeds=runs)).document.data
+        assert f"{runs} run" in data
+        assert (said in data) if said else ("With" not in data)

@@ -143,6 +143,14 @@ def test_wrong_tables_are_refused_before_any_work(
         protocol(corpus, tmp_path, scores=[mine, mine])
     with raises_code("unknown-name", value="yours"):
         protocol(corpus, tmp_path, scores=mine, training=["PlackettLuce(yours)"])
+    for option, wrong, known in (
+        ("training", "PL-yours", {"PL-oracle", "PL-BM25", "PL-mine", "mine", "BM25", "PlackettLuce"}),
+        ("testing", "yours", {"random", "oracle", "mine", "Uniform"}),
+        ("users", "nobody", {"DBN", "CoCM-mismatch", "PBM"}),
+    ):
+        with raises_code("unknown-name", value=wrong) as caught:
+            protocol(corpus, tmp_path, scores=mine, **{option: [wrong]})
+        assert known <= {*caught.value.facts["known"]}
     for count, code in ((-1.0, "bad-count"), (np.inf, "bad-count"), (0.0, "no-such-query")):
         with raises_code(code, FileError):
             protocol(corpus, tmp_path, query_counts=pd.DataFrame({"query": [100], "count": [count]}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
@@ -24,8 +25,11 @@ from clickshift.learners.gradient._encoding import EncodedSessions, SessionEncod
 from clickshift.learners.gradient._prepare import prepare
 from clickshift.learners.gradient._tree_gru import TreeLevel, tree_states
 from clickshift.metrics.click_prediction import perplexity
-from clickshift.models._formulas import Gru, gru
+from clickshift.models import MODELS
+from clickshift.models._differentiable import Arrays
+from clickshift.models._formulas import Array, Gru, Prob, gru, sigmoid
 from clickshift.models.base import ClickModel
+from clickshift.models.neural import NeuralModel
 from clickshift.policies.basic import Scores
 from clickshift.testing import check_click_model
 from tests.codes import raises_code, warns_code
@@ -246,3 +250,31 @@ def test_sessions_with_unknown_documents_are_left_out_and_counted(name: str, sho
     for found, expected in ((work.batches, fewer[~bad]), (work.held_out, short_lists)):
         known = expected.in_vocabulary(work.vocabulary)
         assert contents(found, work.program.histories) == counted(known, learner._class(), 3)
+
+
+@pytest.mark.parametrize(
+    ("returned", "shapes"),
+    [
+        (lambda prob: type(prob)(prob.yes[:, 0], prob.no[:, 0]), 2),
+        (lambda prob: type(prob)(prob.yes[:, :, None], prob.no), 2),
+        (lambda prob: prob.yes, 0),
+    ],
+    ids=["by-session", "too-wide", "no-complement"],
+)
+def test_a_formula_of_another_shape_is_explained(
+    returned: Callable[[Prob], object], shapes: int, train: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Wrong(NeuralModel):
+        @classmethod
+        def start(cls, n_ranks: int, state: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+            return {}
+
+        @classmethod
+        def click_given_history(cls, by_pair: Arrays, shared: Arrays, click: Array) -> object:
+            return returned(sigmoid(by_pair["attractiveness"]))
+
+    monkeypatch.setitem(MODELS, "Wrong", f"{__name__}:Wrong")
+    monkeypatch.setattr(sys.modules[__name__], "Wrong", Wrong, raising=False)
+    with raises_code("wrong-shape", DataError, model="Wrong") as caught:
+        fit(Gradient("Wrong", rounds=1), train)
+    assert len(caught.value.facts["shapes"]) == shapes

@@ -14,7 +14,7 @@ import numpy as np
 from clickshift.display.document import Document, Section
 from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured, measured
-from clickshift.experiments._protocol_settings import shown_settings
+from clickshift.experiments._protocol_settings import few_seeds_note, shown_settings
 from clickshift.experiments.click_vs_ips._report_figures import (
     final_metric_figure,
     gradient_figure,
@@ -160,7 +160,8 @@ def _data_line(rows: Sequence[Row]) -> str:
         return ""
     size = f"{min(sessions):,} to {max(sessions):,}" if len(sessions) > 1 else f"{max(sessions):,}"
     runs = f", {len(seeds)} {'run' if len(seeds) == 1 else 'runs'}" if seeds else ""
-    return f"{size} simulated sessions of the data set “{rows[0]['data']}”{runs}."
+    line = f"{size} simulated sessions of the data set “{rows[0]['data']}”{runs}."
+    return f"{line} {few_seeds_note(len(seeds), 'run')}".rstrip()
 
 
 class ClickVsIps(Experiment[ClickVsIpsResult]):
@@ -223,7 +224,7 @@ def _agreement(published: Sequence[Row]) -> str:
     ]
     if not reasons:
         return f"{text}."
-    return f"{text}. {others.total()} differ: {'; '.join(reasons)}."
+    return f"{text}.\n\n{others.total()} differ: {'; '.join(reasons)}."
 
 
 def _describe_losses(rows: Sequence[Row]) -> tuple[str, str, list[Section]]:

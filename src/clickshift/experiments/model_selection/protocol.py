@@ -376,8 +376,8 @@ def model_selection(
     others = None if sessions is None else max(sessions // 5, 1)
     sizes = {"queries": queries, "sessions": sessions, "held_out_sessions": others, "test_sessions": others}
     given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
-    chosen["users"] = named_specs(users, ModelSelection.users) or chosen["users"]
-    chosen["training"] = named_specs(training, ModelSelection.training) or chosen["training"]
+    chosen["users"] = named_specs(users, ModelSelection.users, USERS) or chosen["users"]
+    chosen["training"] = named_specs(training, ModelSelection.training, POLICIES) or chosen["training"]
     if models:
         by_name = {contender.name: contender for contender in chosen["contenders"]}
         chosen["contenders"] = tuple(by_name.get(text) or compared_model(text) for text in dict.fromkeys(models))

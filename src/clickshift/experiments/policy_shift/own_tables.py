@@ -88,7 +88,7 @@ class OwnScores:
         own += [(f"PL-{name}", key(PlackettLuce(file, 0.1, "log"))) for name, file in self.files.items()]
         return tuple(
             (text, " + ".join(map(self._with_files, spec.split(" + "))))
-            for text, spec in named_specs(texts, (*known, *own))
+            for text, spec in named_specs(texts, (*known, *own), POLICIES)
         )
 
     def unused(self, texts: Sequence[str]) -> list[str]:

@@ -45,6 +45,7 @@ from clickshift.metrics.ranking import head_queries
 from clickshift.models.base import ClickModel
 from clickshift.models.storage import load_seeds, save_seeds
 from clickshift.simulation.search_engine import BUILTIN, Named, SimulatedLogs, World, check_specs, named_specs
+from clickshift.simulation.users import USERS
 
 VERSION = 2
 """Version of the rows: raised when a change of the code changes numbers, so that old rows are not reused.
@@ -455,7 +456,7 @@ def protocol_at_scale(
     world = replace(chosen["world"], **given).on_corpus(corpus, folder)
     chosen["world"] = own.in_world(with_query_counts(world, query_counts, folder))
     if users:
-        chosen |= {"users": named_specs(users, PolicyShift.users), "derived_users": tuple(users)}
+        chosen |= {"users": named_specs(users, PolicyShift.users, USERS), "derived_users": tuple(users)}
     policies = {"penalties": tuple(penalties), "fair": fair} | ({} if search is None else {"search": search})
     chosen["derived"] = replace(chosen["derived"], **policies) if derived else None
     chosen["seeds"] = seeds or chosen["seeds"]

@@ -18,6 +18,7 @@ import optax
 from jaxtyping import Float
 
 from clickshift.core.rng import generator
+from clickshift.errors import DataError
 from clickshift.learners.gradient._towers import Tower
 from clickshift.learners.gradient._tree_gru import TreeLevel, tree_states
 from clickshift.learners.training import PyTree
@@ -132,6 +133,7 @@ class TrainingProgram:
         if self.has_holes:
             at_results = {name: self._without_holes(name, output, batch["hole"]) for name, output in at_results.items()}
         given = self.model.click_given_history(at_results, shared, batch["click"])
+        _check_formula(self.model, given, batch["click"].shape)
         return -jnp.sum(batch["weight"] * jnp.log(jnp.where(batch["click"], given.yes, given.no)))
 
     def _without_holes(self, name: str, output: Any, hole: Any) -> Any:
@@ -212,6 +214,25 @@ class TrainingProgram:
 def _at_index(p: Prob, index: Any) -> Prob:
     """Return the entries of a probability at an index."""
     return Prob(p.yes[index], p.no[index])
+
+
+def _check_formula(model: type[Differentiable], given: Any, shape: tuple[int, ...]) -> None:
+    """Check that a model's formula returned a probability with its complement, for every session and rank."""
+    shapes = [tuple(getattr(part, "shape", ())) for part in given] if isinstance(given, tuple) else []
+    try:
+        fits = len(shapes) == 2 and np.broadcast_shapes(*shapes, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        got = " and ".join(map(str, shapes)) if shapes else type(given).__name__
+        raise DataError(
+            f"click_given_history of {model.__name__} must return a probability and its complement, each of shape "
+            f"(session, rank), here {shape}: got {got}.",
+            code="wrong-shape",
+            model=model.__name__,
+            expected=shape,
+            shapes=shapes,
+        )
 
 
 def _cross_entropy_of_counts(click: Prob, impressions: Any, clicks: Any) -> Any:
