@@ -72,11 +72,9 @@ def _environment() -> Any:
     """Return Jinja's environment, which escapes everything that is not marked as HTML."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(
+    return Environment(
         loader=PackageLoader("clickshift.display"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    environment.filters["whole_options"] = _with_whole_options
-    return environment
 
 
 def _with_whole_options(text: str) -> Any:
@@ -151,7 +149,7 @@ def _document(document: Document, prefix: str) -> dict[str, Any]:
         "title": document.title,
         "badge": badge(document.verdict, spelled_out=True) if document.verdict else None,
         "lead": lead,
-        "more": more,
+        "more": [_with_whole_options(text) for text in more],
         "data": " ".join(document.data.split()),
         "headline": None if headline is None or headline.file_only else _section(headline, f"{prefix}-0"),
         "sections": [_section(section, f"{prefix}-{number}") for number, section in enumerate(sections, 1)],
@@ -171,7 +169,7 @@ def _section(section: Section, name: str) -> dict[str, Any]:
     return _prepared(
         name,
         section.title,
-        paragraphs=_paragraphs(section.explanation) + _paragraphs(section.text),
+        paragraphs=[_with_whole_options(text) for text in _paragraphs(section.explanation) + _paragraphs(section.text)],
         table=_table(section.table, section.title) if section.table else None,
         chart=_chart(section.drawn, section.title, section.name) if section.figure is not None else None,
         caption=" ".join(section.caption.split()),

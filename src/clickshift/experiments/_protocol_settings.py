@@ -88,8 +88,8 @@ def simulated_data_line(rows: Sequence[Row], settings: Mapping[str, Any]) -> str
     corpus = "built-in corpus" if settings.get("corpus", BUILTIN) == BUILTIN else settings["corpus"]
     return (
         f"{size or 'Simulated sessions'} per log ({corpus}), {users} users, {seeds} {'seed' if seeds == 1 else 'seeds'}"
-        f"; trained on lists of {training}, tested on those of {testing}. {few_seeds_note(seeds)}"
-    ).rstrip()
+        f"; trained on lists of {training}, tested on those of {testing}."
+    )
 
 
 def few_seeds_note(seeds: int, name: str = "seed") -> str:

@@ -15,7 +15,7 @@ from clickshift.display.figures import COLOURS
 from clickshift.display.tables import Row, Rows
 from clickshift.display.values import Measured, measured
 from clickshift.experiments._dots import PUBLISHED, grouped_dots
-from clickshift.experiments._protocol_settings import shown_settings, simulated_data_line
+from clickshift.experiments._protocol_settings import few_seeds_note, shown_settings, simulated_data_line
 from clickshift.experiments.experiment import ExperimentResult
 from clickshift.experiments.model_selection._outcomes import METRIC_COLUMNS, Outcomes
 from clickshift.experiments.model_selection.r2 import PREDICTORS, r2_rows
@@ -84,7 +84,8 @@ class ModelSelectionResult(ExperimentResult):
         return r2_rows(self.task_rows, repeats=self.repeats)
 
     def _answer(self) -> str:
-        return _summary(self.regret)
+        note = few_seeds_note(len({row.get("seed", 0) for row in self.task_rows}))
+        return "\n\n".join(filter(None, (_summary(self.regret), note)))
 
     def facts(self) -> Mapping[str, Any]:
         """Return the conclusion, rows, regret, R2 and failures."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from clickshift.display.document import Document, Section
 from clickshift.display.tables import Row, Rows
-from clickshift.experiments._protocol_settings import shown_settings, simulated_data_line
+from clickshift.experiments._protocol_settings import few_seeds_note, shown_settings, simulated_data_line
 from clickshift.experiments.experiment import ExperimentResult
 from clickshift.experiments.policy_shift._report_derived import policy_figures
 from clickshift.experiments.policy_shift._report_excess import (
@@ -140,7 +140,8 @@ class PolicyShiftResult(ExperimentResult):
             or recommendation(excess_perplexity(self._compared))
             or shift_summary(self.verdicts)
         )
-        return "\n\n".join(filter(None, (warning, answer)))
+        seeds = {row.get("seed", 0) for row in rows_of_kind(self.task_rows, "clicks")}
+        return "\n\n".join(filter(None, (warning, answer, few_seeds_note(len(seeds)))))
 
     @cached_property
     def _compared(self) -> list[Row]:
