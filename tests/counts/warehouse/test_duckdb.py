@@ -151,6 +151,8 @@ def test_views_of_a_table_are_observed_examination(connection: Any, tmp_path: Pa
             found, expected = fit(name, relation(connection, rows)), fit(name, in_memory(rows, tmp_path))
             assert np.allclose(found.examination, expected.examination)  # type: ignore[attr-defined]
             assert found.examination.max() < 1  # type: ignore[attr-defined]
+        ignored = fit("PBM", relation(connection, rows), columns={"viewed": ""})
+        assert ignored.examination[0] == 1, "by convention"  # type: ignore[attr-defined]
 
 
 BROKEN_VIEWS: dict[str, tuple[dict[str, Any], str]] = {
