@@ -284,13 +284,13 @@ def _needed_part(learner: Learner, opened: Any) -> Any:
 
 
 def _with_our_names(table: Any, columns: Mapping[str, str]) -> Any:
-    """Return a table of a warehouse with our names of its columns, renamed where it is."""
+    """Return a table of a warehouse with our names of its columns, renamed or left out where it is."""
     import narwhals as nw
 
     from clickshift.io.read_log import choose_columns
 
     frame = nw.from_native(table)
     chosen = choose_columns("the table", columns, frame.collect_schema().names())
-    if all(ours == theirs for ours, theirs in chosen.items()):
+    if all(columns.values()) and all(ours == theirs for ours, theirs in chosen.items()):
         return table
     return frame.select(nw.col(theirs).alias(ours) for ours, theirs in chosen.items()).to_native()

@@ -50,11 +50,22 @@ def with_holes(rows: Rows) -> Rows:
     return holed
 
 
+def with_views(rows: Rows) -> Rows:
+    """The same lists, with which results were viewed: unknown of a third of them, and of all of some lists."""
+    rng, seen = np.random.default_rng(12), []
+    for k, row in enumerate(rows):
+        viewed = [None if rng.random() < 0.3 else float(rng.random() < 0.5) for _ in row["docs"]]
+        known = [0.0 if doc is None and view else view for doc, view in zip(row["docs"], viewed, strict=True)]
+        seen.append(row | {"viewed": [None] * len(known) if k % 7 == 3 else known})
+    return seen
+
+
 def in_long(rows: Rows) -> Rows:
     """One row per result, in no order."""
     results = [
         {"session": f"s{i}", "query": row["query"], "rank": rank, "doc": doc, "click": click}
         | ({"count": row["count"]} if "count" in row else {})
+        | ({"viewed": row["viewed"][rank - 1]} if "viewed" in row else {})
         for i, row in enumerate(rows)
         for rank, (doc, click) in enumerate(zip(row["docs"], row["clicks"], strict=True), start=1)
         if doc is not None
@@ -105,6 +116,16 @@ def spelled_out(cells: Cells) -> tuple[Counts, Counts]:
         impressions[key] += int(shown)
         clicks[key] += int(clicked)
     return impressions, clicks
+
+
+def assert_same_views(one: Cells, other: Cells) -> None:
+    """Of a log with views: they are counted alike, and some of each kind."""
+    assert_same_cells(one, other)
+    assert one.views is not None
+    assert other.views is not None
+    for counted, expected in zip(one.views, other.views, strict=True):
+        assert np.array_equal(counted, expected)
+        assert np.sum(expected) > 0
 
 
 def assert_same_cells(one: Cells, other: Cells) -> None:

@@ -29,17 +29,18 @@ from tests.counts.warehouse.logs import (
     BROKEN_RESULTS,
     Rows,
     assert_same_cells,
+    assert_same_views,
     broken_results,
     broken_rows,
     by_hand,
     each_kind_of_ids,
     each_layout,
     in_layout,
-    in_long,
     in_memory,
     make_rows,
     spelled_out,
     with_holes,
+    with_views,
 )
 
 
@@ -93,15 +94,15 @@ def test_cascades_of_lists_with_holes(connection: Any, layout: str, tmp_path: Pa
 @each_layout
 def test_lists_in_sparks_dialect_are_the_same(connection: Any, layout: str) -> None:
     """Spark's queries with the names that DuckDB gives the same functions, where Spark is not installed."""
-    given = relation(connection, in_layout(with_holes(make_rows("text")), layout))
+    given = relation(connection, in_layout(with_views(with_holes(make_rows("text"))), layout))
     found = []
     for dialect in (sql.DUCKDB, sql.SPARK):
         types = dict(zip(given.columns, map(str, given.types), strict=True))
         lists = sql.lists_query("log", sql.SqlLayout.of(types, sql.DUCKDB), dialect)
-        summary = sql.summary_query(f"({lists})", dialect)
+        summary = sql.summary_query(f"({lists})", dialect, views=True)
         for spark, ours in _SPARK_NAMES.items():
             lists, summary = (re.sub(spark, ours, query) for query in (lists, summary))
-        columns = "query, docs, clicks, places, times, problem"
+        columns = "query, docs, clicks, places, views, times, problem"
         found.append(
             (
                 connection.sql(f"SELECT {columns} FROM ({lists}) ORDER BY ALL").fetchall(),
@@ -109,7 +110,7 @@ def test_lists_in_sparks_dialect_are_the_same(connection: Any, layout: str) -> N
             )
         )
     assert found[0] == found[1]
-    assert found[0][1][0][2:4] == (0, sum(places[-1] > len(places) for _, _, _, places, _, _ in found[0][0]))
+    assert found[0][1][0][2:4] == (0, sum(places[-1] > len(places) for _, _, _, places, *_ in found[0][0]))
 
 
 _SPARK_NAMES = {
@@ -125,22 +126,51 @@ _SPARK_NAMES = {
     r"\barray_distinct\(": "list_distinct(",
     r"\bsequence\(": "generate_series(",
     r"\bslice\(": "list_slice(",
-    r"sort_array\(collect_list\(struct\(place, doc, click\)\)\)": (
-        "list_sort(list(struct_pack(place := place, doc := doc, click := click)))"
+    r"sort_array\(collect_list\(struct\(place, doc, click, viewed\)\)\)": (
+        "list_sort(list(struct_pack(place := place, doc := doc, click := click, viewed := viewed)))"
     ),
 }
 """DuckDB's names of Spark's functions and types."""
 
 
 @each_layout
-def test_views_are_refused_where_they_would_count(connection: Any, layout: str) -> None:
-    rows = [row | {"viewed": [1] * len(row["docs"])} for row in make_rows("text")[:20]]
-    if layout == "long":
-        rows = [row | {"viewed": 1} for row in in_long(rows)]
-    table = relation(connection, rows)
-    with raises_code("views-not-counted", DataError, column="viewed"):
-        duckdb_counts.count_cells(table)
-    assert duckdb_counts.count_cascade(table).clicks.sum() > 0  # which does not use views in memory, either
+@pytest.mark.parametrize("by", ["rank", "last_click", "prefix"])
+def test_views_are_counted_as_in_memory(connection: Any, layout: str, by: By, tmp_path: Path) -> None:
+    rows = with_views(with_holes(make_rows("text")))
+    table, log = relation(connection, in_layout(rows, layout)), in_memory(rows, tmp_path)
+    assert_same_views(duckdb_counts.count_cells(table, by=by), Cells.of(log, by, views=True))
+    assert_same_cells(duckdb_counts.count_cells(table, by=by), Cells.of(log, by))
+    assert duckdb_counts.count_cascade(table).clicks.sum() == log.count @ log.click.sum(axis=1)
+
+
+def test_views_of_a_table_are_observed_examination(connection: Any, tmp_path: Path) -> None:
+    rows = with_views(make_rows("text"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in ("PBM", "UBM"):
+            found, expected = fit(name, relation(connection, rows)), fit(name, in_memory(rows, tmp_path))
+            assert np.allclose(found.examination, expected.examination)  # type: ignore[attr-defined]
+            assert found.examination.max() < 1  # type: ignore[attr-defined]
+        ignored = fit("PBM", relation(connection, rows), columns={"viewed": ""})
+        assert ignored.examination[0] == 1, "by convention"  # type: ignore[attr-defined]
+
+
+BROKEN_VIEWS: dict[str, tuple[dict[str, Any], str]] = {
+    "neither": ({"viewed": [2.0, 0.0]}, "viewed must be 0 or 1, or missing"),
+    "too many": ({"viewed": [1.0, 0.0, 1.0]}, "docs and viewed must be of equal length"),
+    "a hole": ({"docs": ["d'0", None], "clicks": [1, 0], "viewed": [1.0, 1.0]}, "where there is no document"),
+}
+
+
+@pytest.mark.parametrize("change", BROKEN_VIEWS)
+def test_views_that_break_a_rule(connection: Any, change: str) -> None:
+    rows = [row | {"viewed": [1.0, None]} for row in broken_rows({})]
+    rows[1] |= BROKEN_VIEWS[change][0]
+    with raises_code("bad-sessions", DataError, count=1) as caught:
+        duckdb_counts.count_cells(relation(connection, rows))
+    assert BROKEN_VIEWS[change][1] in str(caught.value)
+    with raises_code("wrong-column-type", DataError, column="viewed"):
+        duckdb_counts.count_cells(relation(connection, [row | {"viewed": ["yes", "no"]} for row in rows]))
 
 
 @each_layout

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from clickshift.counts.cells import By
+from clickshift.counts.cells import By, Cells
 from clickshift.counts.open_log import open_log
 from clickshift.counts.warehouse import _ibis as ibis_counts
 from clickshift.counts.warehouse import count_cascade, is_warehouse_table
@@ -23,6 +23,7 @@ from tests.codes import raises_code
 from tests.counts.warehouse.logs import (
     BROKEN_RESULTS,
     Rows,
+    assert_same_views,
     broken_results,
     by_hand,
     each_kind_of_ids,
@@ -32,6 +33,7 @@ from tests.counts.warehouse.logs import (
     make_rows,
     spelled_out,
     with_holes,
+    with_views,
 )
 
 pytest.importorskip(
@@ -129,9 +131,16 @@ def test_holes_are_counted_as_by_hand() -> None:
     assert spelled_out(ibis_counts.count_cells(table(in_long(rows)), by="last_click")) == by_hand(rows, "last_click")
 
 
-def test_views_are_refused() -> None:
-    rows = [row | {"viewed": 1} for row in in_long(make_rows("text"))]
-    with raises_code("views-not-counted", DataError, column="viewed"):
+@pytest.mark.parametrize("by", ["rank", "last_click", "prefix"])
+def test_views_are_counted_as_in_memory(by: By, tmp_path: Path) -> None:
+    rows = with_views(with_holes(make_rows("text")))
+    found = ibis_counts.count_cells(table(in_long(rows)), by=by)
+    assert_same_views(found, Cells.of(in_memory(rows, tmp_path), by, views=True))
+
+
+def test_a_view_is_0_or_1() -> None:
+    rows = [row | {"viewed": 2} for row in in_long(make_rows("text"))]
+    with raises_code("bad-sessions", DataError):
         ibis_counts.count_cells(table(rows))
 
 

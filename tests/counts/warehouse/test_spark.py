@@ -33,6 +33,7 @@ from tests.counts.warehouse.logs import (
     BROKEN_RESULTS,
     Rows,
     assert_same_cells,
+    assert_same_views,
     broken_results,
     broken_rows,
     by_hand,
@@ -42,6 +43,7 @@ from tests.counts.warehouse.logs import (
     make_rows,
     spelled_out,
     with_holes,
+    with_views,
 )
 
 pytest.importorskip("pyspark", reason="Spark is tested where it is installed: pip install 'clickshift[spark]'")
@@ -116,6 +118,13 @@ def test_holes_are_counted_as_in_memory(session: Any, layout: str, tmp_path: Pat
     assert_same_cells(cells, Cells.of(log, "last_click"))
     assert_same(cascade, Cascade.of(log))
     assert (cells.sessions, cascade.sessions) == (log.total, log.total), "some lists begin with a hole"
+
+
+@pytest.mark.parametrize(("layout", "by"), [("wide", "last_click"), ("long", "rank")])
+def test_views_are_counted_as_in_memory(session: Any, layout: str, by: By, tmp_path: Path) -> None:
+    rows = with_views(with_holes(make_rows("text")))
+    found = spark.count_cells(frame(session, in_layout(rows, layout)), by=by)
+    assert_same_views(found, Cells.of(in_memory(rows, tmp_path), by, views=True))
 
 
 def test_cascade(counts: Cascade, tmp_path: Path) -> None:

@@ -58,22 +58,21 @@ def count_cells(table: Any, *, by: By = "rank") -> Cells:
     table
         A DuckDB relation, a Spark data frame or an Ibis table with one row per list (columns query, docs, clicks) or
         one row per result (columns session, query, rank, doc, click); an optional column count has the number of equal
-        sessions. An Ibis table must have one row per result. A missing item of docs, and a rank without a row, is a
-        hole in its list.
+        sessions, and viewed whether each result was viewed. An Ibis table must have one row per result. A missing item
+        of docs, and a rank without a row, is a hole in its list.
     by
         Situation: "rank", "last_click" or "prefix".
 
     Returns
     -------
     Cells
-        The count tables, equal to `Cells.of` of the log.
+        The count tables, equal to `Cells.of` of the log; with views, if the table has them.
 
     Raises
     ------
     DataError
         If it is no such table ("not-a-table"), a column is missing ("missing-column") or of the wrong type
-        ("wrong-column-type"), lists break a rule ("bad-sessions"), the log is empty ("empty-log"), or it has the column
-        viewed, which is counted in memory only ("views-not-counted").
+        ("wrong-column-type"), lists break a rule ("bad-sessions"), or the log is empty ("empty-log").
 
     Examples
     --------

@@ -22,10 +22,10 @@ _RunQuery = Callable[[str], ArrowTable]
 def count_cells(log: Relation | str, *, connection: Any = None, by: By = "rank") -> Cells:
     """Count by pair and situation; the log is a relation, or the name of a table of a connection (by default, DuckDB's
     default connection)."""
-    with _open_lists(log, connection, views=True) as run:
-        extent = _extent(run, by)
+    with _open_lists(log, connection) as (run, views):
+        extent = _extent(run, by, views=views)
         vocabulary, numbers = number_pairs(run(_sql.pairs_query("lists", _sql.DUCKDB)))
-        table = run(_sql.cells_query("lists", by, _sql.DUCKDB))
+        table = run(_sql.cells_query("lists", by, _sql.DUCKDB, views=views))
     return cells_of(table, vocabulary, numbers.of(table["pair"].to_numpy()), extent, by)
 
 
@@ -33,8 +33,8 @@ def count_cascade(log: Relation | str, *, connection: Any = None) -> Cascade:
     """Count the statistics of cascade models; lists are transferred as numbers, about 60 bytes for a list of ten."""
     import pyarrow.compute as pc
 
-    with _open_lists(log, connection) as run:
-        extent = _extent(run)
+    with _open_lists(log, connection) as (run, views):
+        extent = _extent(run, views=views)
         vocabulary, numbers = number_pairs(run(_sql.pairs_query("lists", _sql.DUCKDB)))
         table = run(_sql.hashed_lists_query("lists", _sql.DUCKDB, *["places"] * extent.has_holes))
     pair = numbers.of(pc.list_flatten(table["pairs"]).to_numpy())
@@ -42,31 +42,27 @@ def count_cascade(log: Relation | str, *, connection: Any = None) -> Cascade:
 
 
 @contextmanager
-def _open_lists(log: Relation | str, connection: Any, *, views: bool = False) -> Iterator[_RunQuery]:
-    """Yield a function that runs queries on the lists of a log; a long log is grouped once, in a temporary table.
-
-    If `views` would be counted in memory, a log that has them is refused.
-    """
+def _open_lists(log: Relation | str, connection: Any) -> Iterator[tuple[_RunQuery, bool]]:
+    """Yield a function that runs queries on the lists of a log; a long log is grouped once, in a temporary table."""
     import duckdb
 
     relation: Any = log
     if isinstance(log, str):
         relation = (duckdb.default_connection() if connection is None else connection).table(log)
     layout = _sql.SqlLayout.of(dict(zip(relation.columns, map(str, relation.types), strict=True)), _sql.DUCKDB)
-    if views:
-        layout.check_no_views()
     name = f"clickshift_{uuid4().hex}"  # a name that no table of the user has
     lists = _sql.lists_query(name, layout, _sql.DUCKDB)
     if layout.wide:
-        yield lambda query: relation.query(name, f"WITH lists AS ({lists}) {query}").to_arrow_table()
+        yield lambda query: relation.query(name, f"WITH lists AS ({lists}) {query}").to_arrow_table(), layout.has_views
         return
     relation.query(name, f"CREATE TEMPORARY TABLE {name}_lists AS {lists}")
     try:
-        yield lambda query: relation.query(name, f"WITH lists AS (FROM {name}_lists) {query}").to_arrow_table()
+        run = lambda query: relation.query(name, f"WITH lists AS (FROM {name}_lists) {query}").to_arrow_table()  # noqa: E731
+        yield run, layout.has_views
     finally:
         relation.query(name, f"DROP TABLE {name}_lists")
 
 
-def _extent(run: _RunQuery, by: By | None = None) -> Extent:
+def _extent(run: _RunQuery, by: By | None = None, *, views: bool) -> Extent:
     """Return the size of a log, or raise if a list breaks a rule."""
-    return extent_of(run(_sql.summary_query("lists", _sql.DUCKDB)).to_pylist()[0], by)
+    return extent_of(run(_sql.summary_query("lists", _sql.DUCKDB, views=views)).to_pylist()[0], by)

@@ -10,7 +10,7 @@ from typing import Any
 
 from clickshift.counts.cells import By, Cells
 from clickshift.counts.warehouse._results import cells_of, extent_of
-from clickshift.counts.warehouse._sql import VIEWED, views_not_counted
+from clickshift.counts.warehouse._sql import VIEWED
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import DataError
 from clickshift.io.read_log import LONG
@@ -44,8 +44,6 @@ def _result_rows(log: IbisTable) -> IbisTable:
             missing=missing,
             columns=list(types),
         )
-    if VIEWED in types:
-        raise views_not_counted()
     for name in ("query", "doc"):
         signed = types[name].is_integer() and str(types[name]).lstrip("!") != "uint64"
         if not (signed or types[name].is_string()):
@@ -62,10 +60,12 @@ def _result_rows(log: IbisTable) -> IbisTable:
             column="rank",
             type=str(types["rank"]),
         )
+    views = {"viewed": log[VIEWED].cast("float64")} if VIEWED in types else {}
     return log.select(
         "session",
         "query",
         "doc",
+        **views,
         place=log["rank"].cast("int64"),
         click=log["click"].cast("float64"),
         times=log["count"].cast("float64") if "count" in types else ibis.literal(1.0),
@@ -78,6 +78,8 @@ def _summary(rows: IbisTable) -> IbisTable:
 
     valid = rows.click.isin([0.0, 1.0]) & (rows.times >= 1) & (rows.times == rows.times.floor())
     valid = valid & rows.query.notnull() & rows.doc.notnull() & rows.place.notnull()
+    if VIEWED in rows.columns:
+        valid = valid & (rows.viewed.isnull() | rows.viewed.isin([0.0, 1.0]))
     sessions = rows.group_by("session").aggregate(
         size=rows.count(),
         valid=valid.fill_null(False).cast("int64").sum(),
@@ -103,6 +105,7 @@ def _count_cells(rows: IbisTable, by: By) -> IbisTable:
     """Count by pair and situation: each result is joined with the clicks above it, reduced to the last or to bits."""
     import ibis
 
+    views = [VIEWED] * (VIEWED in rows.columns)
     if by == "rank":
         results = rows.mutate(above=ibis.literal(0))
     else:
@@ -110,8 +113,16 @@ def _count_cells(rows: IbisTable, by: By) -> IbisTable:
         joined = rows.left_join(clicks, [rows.session == clicks.owner, clicks.clicked < rows.place])
         bit = (ibis.literal(2.0) ** (joined.clicked - 1)).cast("int64")
         above = joined.clicked.max() if by == "last_click" else bit.sum()
-        keys = ("session", "query", "doc", "place", "click", "times")
+        keys = ("session", "query", "doc", "place", "click", "times", *views)
         results = joined.group_by(*keys).aggregate(above=above.fill_null(0).cast("int64"))
-    return results.group_by("query", "doc", "place", "above").aggregate(
-        impressions=results.times.sum(), clicks=(results.times * results.click).sum()
-    )
+    sums = {"impressions": results.times.sum(), "clicks": (results.times * results.click).sum()}
+    if views:  # a click is viewed, whatever its view says
+        known, clicked, viewed = results.viewed.notnull(), results.click == 1, results.viewed == 1
+        where = {
+            "known_clicks": clicked & known,
+            "skips": ~clicked & viewed,
+            "unviewed": ~clicked & known & ~viewed,
+            "contradicted": clicked & known & ~viewed,
+        }
+        sums |= {name: ibis.ifelse(one.fill_null(False), results.times, 0.0).sum() for name, one in where.items()}
+    return results.group_by("query", "doc", "place", "above").aggregate(**sums)

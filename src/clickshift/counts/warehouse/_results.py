@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from clickshift.counts.cells import MAX_PREFIX_RANKS, By, Cells, count_situations, lists_too_long
+from clickshift.counts.cells import MAX_PREFIX_RANKS, By, Cells, CellViews, count_situations, lists_too_long
 from clickshift.data.sessions import Rankings, Sessions, as_matrix
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
@@ -106,14 +106,20 @@ def check_summary(lists: int, ranks: int | None, bad: int, first: str | None, by
 
 
 def cells_of(table: ArrowTable, vocabulary: Vocabulary, pair: Int[np.ndarray, " row"], log: Extent, by: By) -> Cells:
-    """Build count tables from rows (place: rank from 1, above, impressions, clicks) and their pair numbers."""
+    """Build count tables from rows (place: rank from 1, above, impressions, clicks; views) and their pair numbers."""
     n_ranks = log.ranks
     first = np.array([count_situations(by, rank) for rank in range(n_ranks)])
     situation = first[np.asarray(table["place"]) - 1] + np.asarray(table["above"])
     order = np.argsort(pair * np.int64(count_situations(by, n_ranks)) + situation)
     impressions, clicks = (np.asarray(table[name], np.float64)[order] for name in ("impressions", "clicks"))
     columns = pair[order].astype(np.int64), situation[order], impressions, clicks
-    return Cells(vocabulary, n_ranks, by, *columns, sessions=log.sessions)
+    views = None
+    if "skips" in table.column_names:
+        known, skips, unviewed, contradicted = (
+            np.asarray(table[name], np.float64)[order] for name in ("known_clicks", "skips", "unviewed", "contradicted")
+        )
+        views = CellViews(known, skips, unviewed, float(contradicted.sum()))
+    return Cells(vocabulary, n_ranks, by, *columns, views=views, sessions=log.sessions)
 
 
 def sessions_of(table: ArrowTable, vocabulary: Vocabulary, pair: Int[np.ndarray, " result"], n_ranks: int) -> Sessions:

@@ -22,10 +22,10 @@ _RunQuery = Callable[[str], DataFrame]
 
 def count_cells(log: DataFrame, *, by: By = "rank") -> Cells:
     """Count by pair and situation."""
-    with _open_lists(log, views=True) as run:
-        extent = _extent(run, by)
+    with _open_lists(log) as (run, views):
+        extent = _extent(run, by, views=views)
         vocabulary, numbers = number_pairs(run(_sql.pairs_query("{lists}", _sql.SPARK)).toArrow())
-        table = run(_sql.cells_query("{lists}", by, _sql.SPARK)).toArrow()
+        table = run(_sql.cells_query("{lists}", by, _sql.SPARK, views=views)).toArrow()
     return cells_of(table, vocabulary, numbers.of(table["pair"].to_numpy()), extent, by)
 
 
@@ -34,8 +34,8 @@ def count_cascade(log: DataFrame) -> Cascade:
 
     The workers need clickshift too: they sort the lists and sum.
     """
-    with _open_lists(log) as run:
-        extent = _extent(run)
+    with _open_lists(log) as (run, views):
+        extent = _extent(run, views=views)
         vocabulary, numbers = number_pairs(run(_sql.pairs_query("{lists}", _sql.SPARK)).toArrow())
         # lists of a query are kept together, so that few partitions share pairs; a frequent query fills several
         hashed = _sql.hashed_lists_query(
@@ -50,26 +50,21 @@ def count_cascade(log: DataFrame) -> Cascade:
 
 
 @contextmanager
-def _open_lists(log: DataFrame, *, views: bool = False) -> Iterator[_RunQuery]:
-    """Yield a function that runs queries on the lists of a log; a long log is grouped once.
-
-    If `views` would be counted in memory, a log that has them is refused.
-    """
+def _open_lists(log: DataFrame) -> Iterator[tuple[_RunQuery, bool]]:
+    """Yield a function that runs queries on the lists of a log; a long log is grouped once."""
     spark, layout = log.sparkSession, _sql.SqlLayout.of(dict(log.dtypes), _sql.SPARK)
-    if views:
-        layout.check_no_views()
     lists = spark.sql(_sql.lists_query("{log}", layout, _sql.SPARK), log=log)
     if layout.wide:
-        yield partial(spark.sql, lists=lists)
+        yield partial(spark.sql, lists=lists), layout.has_views
         return
     lists.persist()
     try:
-        yield partial(spark.sql, lists=lists)
+        yield partial(spark.sql, lists=lists), layout.has_views
     finally:
         lists.unpersist()
 
 
-def _extent(run: _RunQuery, by: By | None = None) -> Extent:
+def _extent(run: _RunQuery, by: By | None = None, *, views: bool) -> Extent:
     """Return the size of a log, or raise if a list breaks a rule."""
-    (summary,) = run(_sql.summary_query("{lists}", _sql.SPARK)).toArrow().to_pylist()
+    (summary,) = run(_sql.summary_query("{lists}", _sql.SPARK, views=views)).toArrow().to_pylist()
     return extent_of(summary, by)
