@@ -83,7 +83,7 @@ def test_charts_become_pictures(tmp_path: Path) -> None:
     assert len(done.files) == 2 * len(figures)
     root = ElementTree.parse(tmp_path / "robustness-pbm.svg").getroot()
     assert root.tag.endswith("svg")
-    assert (root.get("width"), root.get("height")) == ("560", "560")
+    assert (root.get("width"), root.get("height")) == ("560", "586"), "with room for the title"
     texts = "".join(root.itertext())
     assert "PBM" in texts
     assert "PL-oracle" in texts
