@@ -572,9 +572,13 @@ class _LocalLikelihood:
             return self, step, full
         errors = 1 / np.sqrt(self._information.satisfaction)
         yes, trials = effective_counts(s, errors, penalty.slope, penalty.information)
-        family.satisfaction_groups = RankGroups.of_all(trials, yes)
-        start = np.append(self._vector, family.satisfaction_groups.means(s))
-        return _LocalLikelihood(family, start, self.tails).neutral_maximum()
+        family.satisfaction_groups = groups = RankGroups.of_all(trials, yes)
+        # the likelihood may have another maximum where satisfaction and continuation are too low, as estimates of s are
+        mean = SHARED_PRIOR.mode(yes.sum(keepdims=True), trials.sum(keepdims=True))
+        strength = groups.precision / (mean * (1 - mean))
+        s = (yes + strength * mean) / (trials + strength)
+        start = np.concatenate([self.parameters.attractiveness, s, self._vector[2 * len(s) :], mean])
+        return family._local_likelihood(start).neutral_maximum()
 
     def full_inverse(self) -> InvertedInformation | None:
         """Invert the information with the entries between pairs; None where the same pairs rarely co-occur."""
