@@ -112,23 +112,25 @@ def two_results_in_both_orders(seed: int, continuation: float) -> tuple[cs.Sessi
 
 def dbn_by_quadrature(counts: np.ndarray, groups: RankGroups, precision: float) -> float:
     """The continuation whose likelihood is largest, with the parameters of both results of a query integrated out."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(7)
-    z = np.stack([grid.ravel() for grid in np.meshgrid(*[nodes] * 4, indexing="ij")])
-    weight = np.prod(np.stack(np.meshgrid(*[weights / weights.sum()] * 4, indexing="ij")), axis=0).ravel()
-    sd = 1 / np.sqrt(groups.precision)
+    z = np.linspace(-4.5, 4.5, 61)
+    log_weight, sd = -(z**2) / 2 - np.log(np.exp(-(z**2) / 2).sum()), 1 / np.sqrt(groups.precision[0])
 
     def loss(theta: np.ndarray) -> float:
-        g, a = expit(theta[0]), expit(theta[1] + sd[0] * z[:2])
-        s, logs = expit(theta[2] + z[2:] / np.sqrt(precision)), np.zeros((QUERIES, len(weight)))
+        g, a, s = expit(theta[0]), expit(theta[1] + sd * z), expit(theta[2] + z / np.sqrt(precision))
+        logs = np.zeros((QUERIES, len(z), len(z))) + log_weight[:, None] + log_weight  # by those of both results
         for order in range(2):
-            one, two, leaves = a[order], a[1 - order], s[order]
-            on = g * (1 - leaves)
-            outcomes = ((1 - one) * (1 - g * two), (1 - one) * g * two, one * (1 - on * two), one * on * two)
-            logs += counts[:, order].reshape(QUERIES, 4) @ np.log(np.stack(outcomes))
-        top = logs.max(axis=1)
-        inside = np.exp(logs - top[:, None]) @ weight
+            (skips, skip_click), (left, both) = np.moveaxis(counts[:, order], 0, 2)
+            # the satisfaction of the first result, integrated out for each attractiveness of the second one
+            on = g * (1 - s)
+            inside = left[:, None, None] * np.log(1 - np.outer(a, on)) + both[:, None, None] * np.log(on)
+            follows = np.logaddexp.reduce(inside + log_weight, axis=2)
+            first = np.outer(skips + skip_click, np.log(1 - a)) + np.outer(left + both, np.log(a))
+            second = np.outer(skips, np.log(1 - g * a)) + np.outer(skip_click, np.log(g * a))
+            second += np.outer(both, np.log(a)) + follows
+            one, two = (first, second) if order == 0 else (second, first)
+            logs += one[:, :, None] + two[:, None, :]
         prior = SHARED_PRIOR.log_density(expit(theta[:1])) + _MEAN_PRIOR.log_density(expit(theta[1:]))
-        return -float((top + np.log(inside)).sum() + prior)
+        return -float(np.logaddexp.reduce(logs, axis=(1, 2)).sum() + prior)
 
     return float(minimize(loss, np.array([1.0, -0.5, -0.5]), method="BFGS", options={"gtol": 1e-3}).x[0])
 
