@@ -668,7 +668,7 @@ class _LocalLikelihood:
             return CascadeParameters(a, -move @ (information.cross_satisfaction / information.satisfaction), move)
         follow = np.zeros((2, len(information.attractiveness)))
         follow[:, :-1] = -np.einsum("k,kcp->cp", move, full.follow)
-        return CascadeParameters(*follow, move)
+        return CascadeParameters(follow[0], follow[1], move)
 
     def shared_covariance(self, full: InvertedInformation | None) -> np.ndarray:
         """Return the covariance of the logits of the shared parameters."""
