@@ -1,7 +1,8 @@
 """How often 95 % intervals hold the planted value of what further columns of a log tell: views, segments, conversions.
 
     python benchmarks/column_coverage.py                                   # all, and a Markdown table
-    python benchmarks/column_coverage.py --parameters continuation --logs 20
+    python benchmarks/column_coverage.py --parameters continuation --models DBN --first 900 --output dbn.json
+    python benchmarks/column_coverage.py --write dbn.json              # replaces these rows of the results file
 
 Logs are those of `interval_coverage.py`: users simulated with numpy alone, lists of ten documents, other parameters in
 every log. "random" lists are in another order in every session; "noisy" ones are sorted by relevance with noise, and in
@@ -160,26 +161,37 @@ def hits(truth: np.ndarray, low: np.ndarray, high: np.ndarray, support: np.ndarr
     return between(truth, low, high)[support[: len(truth)] == "log"]
 
 
-def rows(parameters: list[str], logs: int) -> Iterator[dict[str, Any]]:
+def rows(parameters: list[str], models: list[str], seeds: range) -> Iterator[dict[str, Any]]:
     """Yield the coverage of each parameter by model, design, sessions and case."""
     for sessions in SESSIONS:
         for ranker, design in DESIGNS.items():
-            at = {"lists": ranker, "sessions": sessions, "logs": logs}
+            at = {"lists": ranker, "sessions": sessions, "logs": len(seeds), "first seed": seeds.start}
             if "views" in parameters:
-                for user in ("PBM", "UBM"):
+                for user in (one for one in ("PBM", "UBM") if one in models):
                     for known in KNOWN:
-                        parts = [observed_examination(user, design, sessions, known, seed) for seed in range(logs)]
+                        parts = [observed_examination(user, design, sessions, known, seed) for seed in seeds]
                         yield row("observed examination", user, f"{known:.0%} of views", parts, at)
             for name, users in (("examination", ("PBM", "UBM")), ("continuation", ("DCM", "CCM", "DBN"))):
-                for user in users if name in parameters else ():
+                for user in (one for one in users if name in parameters and one in models):
                     for equal in (False, True):
-                        parts = [curves_by_segment(user, design, sessions, equal=equal, seed=s) for s in range(logs)]
+                        parts = [curves_by_segment(user, design, sessions, equal=equal, seed=seed) for seed in seeds]
                         case = "segments agree" if equal else "segments differ"
                         yield row(f"{name} by segment", user, case, parts, at)
             if "conversions" in parameters:
-                found = [conversions(design, sessions, seed) for seed in range(logs)]
+                found = [conversions(design, sessions, seed) for seed in seeds]
                 for name in found[0]:
                     yield row(f"conversions: {name}", "", "", [one[name] for one in found], at)
+
+
+def merged(saved: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Replace the rows of the same parameters, models, cases and logs."""
+    replaced = {_stratum(one): one for one in new}
+    return [replaced.pop(_stratum(one), one) for one in saved] + list(replaced.values())
+
+
+def _stratum(one: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what a row describes."""
+    return tuple(one[name] for name in ("parameter", "model", "case", "lists", "sessions"))
 
 
 def row(parameter: str, model: str, case: str, parts: list[np.ndarray], at: dict[str, Any]) -> dict[str, Any]:
@@ -216,15 +228,24 @@ def markdown(found: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = ["views", "examination", "continuation", "conversions"]
+    names, results = ["views", "examination", "continuation", "conversions"], HERE / "results" / "column_coverage.json"
     parser.add_argument("--parameters", nargs="+", choices=names, default=names)
+    parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES)
     parser.add_argument("--logs", type=int, default=40)
-    parser.add_argument("--output", type=Path, default=HERE / "results" / "column_coverage.json")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first log")
+    parser.add_argument("--output", type=Path, default=results)
+    parser.add_argument("--write", nargs="+", type=Path, default=None, help="replace rows of the results by saved ones")
     options = parser.parse_args()
     found = []
-    for one in rows(options.parameters, options.logs):
-        found.append(one)
-        print(one, flush=True)
+    if options.write is not None:
+        found = json.loads(results.read_text())
+        for path in options.write:
+            found = merged(found, json.loads(path.read_text()))
+        options.output = results
+    else:
+        for one in rows(options.parameters, options.models, range(options.first, options.first + options.logs)):
+            found.append(one)
+            print(one, flush=True)
     with write_atomically(options.output) as temporary:
         temporary.write_text("[\n" + ",\n".join(json.dumps(one) for one in found) + "\n]\n", encoding="utf-8")
     print(markdown(found))

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from clickshift.errors import DataError
-from clickshift.models.intervals import beta_interval, counts_interval, effective_counts, product_counts, support_of
+from clickshift.models.intervals import (
+    beta_interval,
+    counts_interval,
+    counts_with_bounds,
+    effective_counts,
+    product_counts,
+    support_of,
+)
 from tests.codes import raises_code
 
 
@@ -82,3 +89,24 @@ def test_support_is_by_clicks() -> None:
     counts = np.array([[9.0, 2.0, 0.1, np.nan], [90.0, 90.0, 0.2, np.nan]])
     assert support_of(counts).tolist() == ["log", "prior", "not identified", "not identified"]
     assert support_of(counts, by_trials=True).tolist()[:2] == ["log", "log"]
+
+
+def test_counts_with_bounds_have_them() -> None:
+    """Of five and more effective clicks: with fewer, upper bounds are exact ones, and wider."""
+    e, sd = np.array([0.05, 0.3, 0.7, 0.9, 0.95]), np.array([0.2, 0.2, 0.1, 0.03, 0.01])
+    low, high = e * np.exp(-1.96 * sd), e * np.exp(1.96 * sd)
+    counts = counts_with_bounds(low, high)
+    assert (counts[0] >= 5).all()
+    np.testing.assert_allclose(counts_interval(counts, 0.95), [low, high], rtol=1e-4)
+
+
+def test_an_interval_that_ends_at_1_has_no_failure() -> None:
+    low = np.array([0.3, 0.6, 0.9, 0.999])
+    counts = counts_with_bounds(low, np.array([1.0, 1.0, 1.0, 0.9999999]))
+    np.testing.assert_array_equal(counts[0], counts[1])
+    np.testing.assert_allclose(counts_interval(counts, 0.95), [low, np.ones(4)], rtol=1e-3)
+
+
+def test_a_fixed_value_has_its_bounds() -> None:
+    low, high = counts_interval(counts_with_bounds(np.array([0.4]), np.array([0.4])), 0.95)
+    np.testing.assert_allclose([low, high], 0.4, atol=1e-4)

@@ -173,12 +173,18 @@ class InvertedInformation(NamedTuple):
         Block of the inverse of the shared parameters.
     step, shared_step
         Inverse times gradient.
+    follow
+        How the maximum of the parameters of pairs falls with each shared one.
+    log_determinant
+        Logarithm of the determinant of the block of all pairs.
     """
 
     variance: Float[np.ndarray, "kind pair"]
     shared: Float[np.ndarray, "shared shared"]
     step: Float[np.ndarray, "kind pair"]
     shared_step: Float[np.ndarray, " shared"]
+    follow: Float[np.ndarray, "shared kind pair"]
+    log_determinant: float
 
 
 def invert_information(
@@ -215,6 +221,7 @@ def invert_information(
     kinds, size = len(own), np.diff(offsets)
     ends = np.append(0, np.cumsum(size**2))
     inverses, schur, slope = [], shared.copy(), shared_gradient.copy()
+    follow, log_determinant = np.zeros_like(cross), 0.0
     for n in np.unique(size[size > 0]).tolist():  # queries with the same number of pairs together
         queries = np.flatnonzero(size == n)
         pairs = offsets[queries][:, None] + np.arange(n)
@@ -226,6 +233,8 @@ def invert_information(
         inverse = _inverse(matrix, _MIN_EIGENVALUE * diagonal.max(axis=1, keepdims=True))
         rows = np.moveaxis(cross[:, :, pairs], 2, 0).reshape(len(queries), len(shared), kinds * n)
         projected = rows @ inverse
+        follow[:, :, pairs] = np.moveaxis(projected.reshape(len(queries), len(shared), kinds, n), 0, 2)
+        log_determinant -= float(np.linalg.slogdet(inverse)[1].sum())
         schur -= (projected @ rows.swapaxes(1, 2)).sum(axis=0)
         own_gradient = np.moveaxis(gradient[:, pairs], 0, 1).reshape(len(queries), kinds * n)
         slope -= np.einsum("qki,qi->k", projected, own_gradient)
@@ -239,7 +248,7 @@ def invert_information(
         added = np.einsum("qki,kl,qli->qi", projected, covariance, projected)
         diagonal = np.einsum("qii->qi", inverse) + np.maximum(added, 0)
         variance[:, pairs] = np.moveaxis(diagonal.reshape(len(pairs), kinds, n), 1, 0)
-    return InvertedInformation(variance, covariance, step, shared_step)
+    return InvertedInformation(variance, covariance, step, shared_step, follow, log_determinant)
 
 
 def _inverse(

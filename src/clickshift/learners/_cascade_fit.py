@@ -572,9 +572,13 @@ class _LocalLikelihood:
             return self, step, full
         errors = 1 / np.sqrt(self._information.satisfaction)
         yes, trials = effective_counts(s, errors, penalty.slope, penalty.information)
-        family.satisfaction_groups = RankGroups.of_all(trials, yes)
-        start = np.append(self._vector, family.satisfaction_groups.means(s))
-        return _LocalLikelihood(family, start, self.tails).neutral_maximum()
+        family.satisfaction_groups = groups = RankGroups.of_all(trials, yes)
+        # the likelihood may have another maximum where satisfaction and continuation are too low, as estimates of s are
+        mean = SHARED_PRIOR.mode(yes.sum(keepdims=True), trials.sum(keepdims=True))
+        strength = groups.precision / (mean * (1 - mean))
+        s = (yes + strength * mean) / (trials + strength)
+        start = np.concatenate([self.parameters.attractiveness, s, self._vector[2 * len(s) :], mean])
+        return family._local_likelihood(start).neutral_maximum()
 
     def full_inverse(self) -> InvertedInformation | None:
         """Invert the information with the entries between pairs; None where the same pairs rarely co-occur."""
@@ -610,39 +614,61 @@ class _LocalLikelihood:
         return step, float((slopes * full.step).sum() + (gradient.shared * full.shared_step).sum()) / 2
 
     def marginal_step(self, step: CascadeParameters, full: InvertedInformation | None) -> CascadeParameters:
-        """Extend a step to the maximum of the likelihood with attractiveness integrated out (Laplace's method).
+        """Extend a step to the maximum of the likelihood with the parameters of documents integrated out.
 
         Where documents have few clicks each, the joint maximum makes those at low ranks too unattractive, and users too
-        persistent. Integrated, the log-likelihood of the shared parameters and the means of groups is that of the
-        profile minus half of the sum of ln D, with D the information of each document: its slope moves the maximum
-        (Breslow and Lin 1995).
+        persistent. Integrated by Laplace's method, the log-likelihood of the shared parameters and the means of groups
+        is that of the profile minus half of ln det D, with D the information of documents: its slope moves the maximum
+        (Breslow and Lin 1995). The entries of D between documents matter for DBN, whose satisfaction shares the
+        information of a session with the attractiveness of what is below the click.
         """
-        information, groups = self._information, self._family.groups
-        assert groups is not None
-        follow = (  # how documents follow
-            information.cross_attractiveness / information.attractiveness,
-            information.cross_satisfaction / information.satisfaction,
-        )
-        n_shared, slope = len(self.parameters.shared), np.zeros(len(information.shared))
+        between = full if self._family.has_satisfaction else None
+        if between is None:
+            slope = self._diagonal_slopes()
+        else:
+            slope = np.array([self._determinant_slope(move, between) for move in np.eye(len(between.shared))])
+        inverse = self._information.inverted()[1] if full is None else full.shared
+        shift = np.clip(-inverse @ slope / 2, -MAX_LOGIT_STEP, MAX_LOGIT_STEP)
+        moved = self._with_documents(shift, between)
+        return CascadeParameters(*(a + b for a, b in zip(step, moved, strict=True)))
 
-        def profile_move(move: Shared) -> CascadeParameters:
-            """Move of shared parameters and means of groups, with the documents that follow."""
-            return CascadeParameters(-move @ follow[0], -move @ follow[1], move)
+    def _diagonal_slopes(self) -> Shared:
+        """Return the derivatives of ln det D, as if it were diagonal, by the shared parameters and means."""
+        groups, n_shared, here = self._family.groups, len(self.parameters.shared), self._information
+        assert groups is not None
+        moves, of_groups = np.eye(len(here.shared)), slice(n_shared, n_shared + groups.n)
+        slope = np.zeros(len(moves))
 
         def change(move: Shared) -> PairValues:
-            """Derivative of ln D of each document."""
-            there = self._family._local_likelihood(self.moved(profile_move(move), _DIFFERENCE))._information
-            found: np.ndarray = np.log(there.attractiveness / information.attractiveness)
-            return (found + np.log(there.satisfaction / information.satisfaction)) / _DIFFERENCE
+            """Derivative of each document's part."""
+            there = self._family._local_likelihood(
+                self.moved(self._with_documents(move, None), _DIFFERENCE)
+            )._information
+            ratio = there.attractiveness / here.attractiveness * (there.satisfaction / here.satisfaction)
+            parts: np.ndarray = np.log(ratio) / _DIFFERENCE
+            return parts
 
-        moves, of_groups = np.eye(len(slope)), slice(n_shared, n_shared + groups.n)
-        for k in (*range(n_shared), *range(n_shared + groups.n, len(slope))):
+        for k in (*range(n_shared), *range(of_groups.stop, len(moves))):
             slope[k] = change(moves[k]).sum()
         # means all at once: one has little effect on documents of other groups
         slope[of_groups] = np.bincount(groups.group, change(moves[of_groups].sum(axis=0)), groups.n)
-        covariance = information.inverted()[1] if full is None else full.shared
-        shift = np.clip(-covariance @ slope / 2, -MAX_LOGIT_STEP, MAX_LOGIT_STEP)
-        return CascadeParameters(*(a + b for a, b in zip(step, profile_move(shift), strict=True)))
+        return slope
+
+    def _determinant_slope(self, move: Shared, full: InvertedInformation) -> float:
+        """Return the derivative of ln det D along a move."""
+        there = self._family._local_likelihood(self.moved(self._with_documents(move, full), _DIFFERENCE)).full_inverse()
+        assert there is not None
+        return (there.log_determinant - full.log_determinant) / _DIFFERENCE
+
+    def _with_documents(self, move: Shared, full: InvertedInformation | None) -> CascadeParameters:
+        """Return a move of shared parameters and means of groups, with the documents that follow."""
+        information = self._information
+        if full is None:
+            a = -move @ (information.cross_attractiveness / information.attractiveness)
+            return CascadeParameters(a, -move @ (information.cross_satisfaction / information.satisfaction), move)
+        follow = np.zeros((2, len(information.attractiveness)))
+        follow[:, :-1] = -np.einsum("k,kcp->cp", move, full.follow)
+        return CascadeParameters(follow[0], follow[1], move)
 
     def shared_covariance(self, full: InvertedInformation | None) -> np.ndarray:
         """Return the covariance of the logits of the shared parameters."""

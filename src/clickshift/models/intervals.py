@@ -150,7 +150,7 @@ def _successes_alone(low: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     from scipy.special import betaincinv
 
     log_low = np.log(np.clip(low, _LEAST_BOUND, _ABOUT_ONE))
-    successes = _NO_FAILURE / -log_low
+    successes: np.ndarray = _NO_FAILURE / -log_low
     for _ in range(_MATCHING_STEPS):
         successes = successes * np.log(betaincinv(successes + 0.5, 0.5, 0.025)) / log_low
     return successes
