@@ -222,7 +222,7 @@ def cmip_claims() -> tuple[list[Claim], str]:
     logs = ("NoisyOracle", "LambdaMART")
     best_without = {log: min(published[name, log] for name in without) for log in (*logs, "all")}
     parts = {f"{log} logging": published[with_cmip, log] < best_without[log] for log in logs}
-    ours_best = min(PUBLISHED_STRATEGIES, key=ours.__getitem__)
+    ours_best = min(PUBLISHED_STRATEGIES, key=lambda name: (round(ours[name], 9), "CMIP" in name))  # a tie is no gain
     without_ours = min(without, key=ours.__getitem__)
     filters = ("PPL among top CMIP", "PPL")
     return [

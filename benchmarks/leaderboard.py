@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,11 @@ def is_shift(training: str, test: str) -> bool:
     return test != "ind" and test.lower() not in training.lower()
 
 
+def is_single(name: str) -> bool:
+    """Whether a model of the leaderboard is one of the eight single models."""
+    return "Stacking" not in name and "gradient" not in name
+
+
 def leaderboard(rows: list[dict], shipped: list[dict]) -> dict[str, dict[str, Any]]:
     """Excess by shift, clicks and seconds of each model, by its name."""
     board: dict[str, dict[str, Any]] = {}
@@ -101,7 +106,7 @@ def leaderboard(rows: list[dict], shipped: list[dict]) -> dict[str, dict[str, An
     logs = {(row["user"], row["training"]) for row in rows if "max_reward" in row}
     for name, own in gradient_models(shipped, logs).items():
         board[f"{name}, gradient"] = own
-    singles = [own for name, own in board.items() if name != STACKING and "gradient" not in name]
+    singles = [own for name, own in board.items() if is_single(name)]
     for own in board.values():
         own["regret"] = [value - min(s["excess"][shift] for s in singles) for shift, value in own["excess"].items()]
     return board
@@ -159,7 +164,7 @@ def board_table(board: Mapping[str, Mapping[str, Any]]) -> str:
 
 def worlds_table(board: Mapping[str, Mapping[str, Any]]) -> str:
     """The stacked mixture and the best single model of each world."""
-    singles = [name for name in board if name != STACKING and "gradient" not in name]
+    singles = [name for name in board if is_single(name)]
     shifts = list(board[STACKING]["excess"])
     lines = ["| world | Stacking | largest regret | best single model | best in hindsight |", "|---|---|---|---|---|"]
     for world in sorted({shift[0] for shift in shifts}):
@@ -200,16 +205,25 @@ def finding(board: Mapping[str, Mapping[str, Any]]) -> str:
 def real_table(rows: list[dict]) -> str:
     """Perplexities of held-out sessions of real logs."""
     names = list(dict.fromkeys(row["model"] for row in rows))
-    lines = ["| log | best single model | Stacking | Stacking ahead | largest regret |", "|---|---|---|---|---|"]
+    lines = [
+        "| log | best single model | Stacking | Stacking ahead | largest regret | recommended by `compare` |",
+        "|---|---|---|---|---|---|",
+    ]
     for log in dict.fromkeys(row["log"] for row in rows):
         values = {m: np.array([r["perplexity"] for r in rows if r["log"] == log and r["model"] == m]) for m in names}
         best = min((m for m in names if m != STACKING), key=lambda m: values[m].mean())
         regret = values[STACKING] - np.min([values[m] for m in names if m != STACKING], axis=0)
         lines.append(
             f"| {log} | {best}, {values[best].mean():.4f} | {values[STACKING].mean():.4f} | "
-            f"{int((regret < 0).sum())} of {len(regret)} | {signed(regret.max())} |"
+            f"{int((regret < 0).sum())} of {len(regret)} | {signed(regret.max())} | {recommendations(rows, log)} |"
         )
     return "\n".join(lines)
+
+
+def recommendations(rows: list[dict], log: str) -> str:
+    """How often `compare` recommends which model."""
+    times = Counter(row["model"] for row in rows if row["log"] == log and row["recommended"])
+    return ", ".join(f"{model} {n}" for model, n in times.most_common())
 
 
 def loggers_table(rows: list[dict]) -> str:

@@ -19,12 +19,14 @@ import json
 import sys
 import time
 import warnings
+from collections import defaultdict
 from pathlib import Path
 
 import clickshift as cs
 from clickshift.core.files import write_atomically
 from clickshift.errors import ClickshiftWarning
 from clickshift.experiments.policy_shift.protocol import PolicyShift
+from clickshift.models import Mixture
 from clickshift.policies.derived import max_reward, top_down
 from clickshift.simulation.search_engine import World
 
@@ -78,11 +80,18 @@ def main() -> None:
             row = {"user": user_name, "model": name, "fit_seconds": round(time.process_time() - start, 2)}
             row["excess"] = {test: excess(model, logs, test) for test in ("ind", "random", "BM25")}
             if name == "Stacking with NCM":
-                kept = zip(model.components, model.weights.tolist(), strict=True)
-                row["weights"] = {type(component).__name__: round(weight, 4) for component, weight in kept}
+                row["weights"] = weights_by_class(model)
             parts["neural members"].append(row)
         print(user_name, "neural", file=sys.stderr, flush=True)
         write(options.output, parts)
+
+
+def weights_by_class(model: Mixture) -> dict[str, float]:
+    """Weights of a mixture, added up over members of the same class."""
+    weights: dict[str, float] = defaultdict(float)
+    for component, weight in zip(model.components, model.weights.tolist(), strict=True):
+        weights[type(component).__name__] += weight
+    return {name: round(weight, 4) for name, weight in weights.items()}
 
 
 def excess(model: cs.ClickModel, logs, test: str) -> float:

@@ -29,23 +29,23 @@ def test_the_claims_of_the_page_hold_in_the_results(leaderboard: ModuleType) -> 
     board = leaderboard.leaderboard(results["policy shift"], leaderboard.shipped_rows())
     mean = {name: np.mean(list(own["excess"].values())) for name, own in board.items()}
     assert min(mean, key=mean.__getitem__) == "Stacking"
-    assert round(mean["Stacking"], 4) == 0.0179, "the page says that the goal of .0175 is missed"
-    assert max(board["Stacking"]["regret"]) < 0.002
+    assert round(mean["Stacking"], 4) == 0.0171, "the page says that the goal of .0175 is met"
+    assert round(mean["Stacking of eight"], 4) == 0.0179
+    assert [round(x, 4) for x in board["Stacking"]["regret"] if x > 0.002] == [0.0023], "and that this one is missed"
+    assert round(max(board["Stacking of eight"]["regret"]), 4) == 0.0016
     by_world = {
         name: [np.mean([value for shift, value in own["excess"].items() if shift[0] == world]) for world in WORLDS]
         for name, own in board.items()
         if "gradient" not in name
     }
     assert {shift[0] for shift in board["Stacking"]["excess"]} == {*WORLDS}
-    single = [min(own[world] for name, own in by_world.items() if name != "Stacking") for world in WORLDS]
+    single = [min(own[world] for name, own in by_world.items() if leaderboard.is_single(name)) for world in WORLDS]
     regret = dict(zip(board["Stacking"]["excess"], board["Stacking"]["regret"], strict=True))
     for world in WORLDS:
         own = by_world["Stacking"][world]
         behind = np.mean([value for shift, value in regret.items() if shift[0] == world])
         assert own < single[world]
         assert behind < 0
-        assert own <= 0.0175 or own - behind > 0.018
-    assert sum(own <= 0.0175 for own in by_world["Stacking"]) == 4
     first = {name: own[0] for name, own in by_world.items()}
     assert all(first[name] < mean[f"{name}, gradient"] for name in ("PBM", "UBM", "DBN"))
     assert len(board["Stacking"]["excess"]) % 27 == 0
@@ -56,11 +56,15 @@ def test_the_claims_of_the_page_hold_in_the_results(leaderboard: ModuleType) -> 
     value = {(row["log"], row["seed"], row["model"]): row["perplexity"] for row in real}
     models = {row["model"] for row in real} - {"Stacking"}
     of_ubm = {name: np.mean([value[*log, "UBM"] for log in logs if log[0] == name]) for name, _ in logs}
-    assert {name: round(x, 4) for name, x in of_ubm.items()} == {"Yandex sample": 1.3582, "TREC 2014": 1.1832}
+    assert {name: round(x, 4) for name, x in of_ubm.items()} == {"Yandex sample": 1.3582, "TREC 2014": 1.1833}
     regret = [value[*log, "Stacking"] - min(value[*log, model] for model in models) for log in logs]
     assert len(regret) == 20
     assert max(regret) < 0.002
     assert np.mean(regret) < 0
+    chosen = {(row["log"], row["model"]) for row in real if row["recommended"]}
+    assert chosen == {("Yandex sample", "Stacking"), ("TREC 2014", "CCM")}
+    ahead = [value[*log, "UBM"] - value[*log, "Stacking"] for log in logs if log[0] == "Yandex sample"]
+    assert [round(min(ahead), 3), round(max(ahead), 3)] == [0.001, 0.002]
 
 
 def test_what_the_page_says_of_variants_holds() -> None:
@@ -73,11 +77,10 @@ def test_what_the_page_says_of_variants_holds() -> None:
         assert mean["PL-BM25"] < mean["PL-oracle + PL-BM25"] < mean["PL-oracle"]
     neural = {(row["user"], row["model"]): row for row in variants["neural members"]}
     users = {user for user, _ in neural}
-    assert [user for user in users if "NCM" in neural[user, "Stacking with NCM"]["weights"]] == ["DBN"]
+    assert not [user for user in users if "NCM" in neural[user, "Stacking with NCM"]["weights"]]
     for user in users:
         own, with_ncm = (neural[user, name]["excess"] for name in ("Stacking", "Stacking with NCM"))
-        gains = [round(own[test] - with_ncm[test], 3) for test in ("random", "BM25")]
-        assert gains == ([0.002, 0.002] if user == "DBN" else [0, 0])
+        assert own == with_ncm
     logs: dict[tuple[str, str], dict[str, float]] = {}
     for row in variants["penalty"]:
         logs.setdefault((row["user"], row["training"]), {})[row["policy"]] = row["clicks"]

@@ -129,8 +129,8 @@ def compare(
         Another log to predict; by default, the first one is split.
     models
         Names of models, each fitted by its default learner, or texts of learners with options. By default, all
-        classical models that predict clicks, and their stacked mixture if the log is in memory: it takes about as long
-        as all of them, and is the only one whose members are all kept.
+        classical models that predict clicks, and their stacked mixture if the log is in memory: it takes longer
+        than all of them, and is the only one whose members are all kept.
     neural
         Whether to compare all models that are fitted by gradient as well.
     exact

@@ -25,6 +25,10 @@ __all__ = ["Stacking", "stacking_weights"]
 
 _LEAST_WEIGHT = 1e-3
 """Members with a smaller weight are dropped."""
+_FAMILIES = ("dCTR", "drCTR", "PBM", "UBM", "SDBN", "DBN", "CCM", "DCM")
+_WITH_WEAK_PRIOR = tuple(f"MaximumLikelihood({name!r}, prior=(0.1, 1.0))" for name in ("PBM", "UBM", "DBN", "CCM"))
+"""The four general families again, with the prior that says least of a document. The prior that is learned from the log
+describes documents as its ranker shows them: rare ones are taken for average, also where the ranker hides bad ones."""
 
 
 @final
@@ -40,7 +44,8 @@ class Stacking:
     Parameters
     ----------
     members
-        Models or learners as text, e.g. ["PBM", "UBM", "Gradient('NCM')"].
+        Models or learners as text, e.g. ["PBM", "UBM", "Gradient('NCM')"]. By default dCTR, drCTR, PBM, UBM, SDBN, DBN,
+        CCM and DCM, and PBM, UBM, DBN and CCM once more with a weak prior.
     held_out
         Share of the sessions that is held out to find the weights.
     seed
@@ -67,7 +72,7 @@ class Stacking:
     ('Mixture', 1.0)
     """
 
-    members: tuple[str, ...] | list[str] = ("dCTR", "drCTR", "PBM", "UBM", "SDBN", "DBN", "CCM", "DCM")
+    members: tuple[str, ...] | list[str] = _FAMILIES + _WITH_WEAK_PRIOR
     held_out: float = 0.2
     seed: int = 0
 

@@ -339,7 +339,7 @@ def model_selection(
         Number of repetitions of the published cross-validation.
     reference
         Whether to use the reference rows that come with the package, where they apply: the paper's grid for models from
-        counts and one seed.
+        counts and the first seven seeds.
     workers
         Number of worker processes; by default, one per core. With 0, the tasks run in this process.
     cluster
