@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -53,14 +54,18 @@ def _open_lists(log: Relation | str, connection: Any) -> Iterator[tuple[_RunQuer
     name = f"clickshift_{uuid4().hex}"  # a name that no table of the user has
     lists = _sql.lists_query(name, layout, _sql.DUCKDB)
     if layout.wide:
-        yield lambda query: relation.query(name, f"WITH lists AS ({lists}) {query}").to_arrow_table(), layout.has_views
+        yield partial(_run, relation, name, lists), layout.has_views
         return
     relation.query(name, f"CREATE TEMPORARY TABLE {name}_lists AS {lists}")
     try:
-        run = lambda query: relation.query(name, f"WITH lists AS (FROM {name}_lists) {query}").to_arrow_table()  # noqa: E731
-        yield run, layout.has_views
+        yield partial(_run, relation, name, f"FROM {name}_lists"), layout.has_views
     finally:
         relation.query(name, f"DROP TABLE {name}_lists")
+
+
+def _run(relation: Relation, name: str, lists: str, query: str) -> ArrowTable:
+    """Run a query on a relation, to which `name` refers, and its `lists`."""
+    return relation.query(name, f"WITH lists AS ({lists}) {query}").to_arrow_table()
 
 
 def _extent(run: _RunQuery, by: By | None = None, *, views: bool) -> Extent:
