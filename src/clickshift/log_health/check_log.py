@@ -300,7 +300,7 @@ def _examples(log: LogColumns, found: Evidence) -> list[Mapping[str, Any]]:
         if part.time is not None:
             time = part.time[k]
             example["time"] = str(time.astype("datetime64[s]") if isinstance(time, np.datetime64) else time)
-        if part.user is not None and isinstance(log.log, Sessions):  # an encoded log has hashes of users
+        if part.user is not None and isinstance(log.log, Sessions):  # chunks of an encoded log may have numbers
             example["user"] = str(part.user[k])
         example["query"] = str(vocabulary.query_ids[query]) if query >= 0 else "?"
         example["documents"] = ", ".join(docs) + (", ..." if len(shown) > _EXAMPLE_DOCS else "")
