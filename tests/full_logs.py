@@ -46,18 +46,18 @@ def full_log(n: int = 200, *, ranks: int = 6, seed: int = 0, counts: bool = True
         click,
         count=rng.integers(1, 4, n) if counts else np.ones(n, np.int64),
         time=np.datetime64("2026-05-01", "s") + rng.integers(0, 10**6, n),
-        user=rng.integers(1, 50, n),
+        user=np.char.add("user ", rng.integers(1, 50, n).astype(str)).astype(np.dtypes.StringDType()),
         signals={"viewed": np.where(shown, viewed, 0), "cart": shown & (rng.random((n, ranks)) < 0.1)}
         | {"revenue": np.where(shown, revenue, 0)},
     )
 
 
-def content(log: Log, *, users: bool = True) -> list[tuple[Any, ...]]:
+def content(log: Log) -> list[tuple[Any, ...]]:
     """Return everything that each session of a log has, by raw ids, one tuple per row."""
-    return [row for part in log.chunks() for row in _rows(part, users=users)]
+    return [row for part in log.chunks(user_ids=True) for row in _rows(part)]
 
 
-def _rows(log: Sessions, *, users: bool) -> list[tuple[Any, ...]]:
+def _rows(log: Sessions) -> list[tuple[Any, ...]]:
     rankings, vocabulary = log.rankings, log.vocabulary
     rows = []
     for i in range(len(log)):
@@ -75,7 +75,7 @@ def _rows(log: Sessions, *, users: bool) -> list[tuple[Any, ...]]:
                 tuple(results),
                 int(log.count[i]),
                 None if log.time is None else str(np.datetime64(log.time[i], "s")),
-                None if log.user is None or not users else str(log.user[i]),
+                None if log.user is None else str(log.user[i]),
                 None if rankings.log_prob is None else round(float(rankings.log_prob[i]), 12),
                 tuple(sorted(labels.items())),
             )

@@ -25,3 +25,12 @@ def test_conversions_and_judgments_by_value(tmp_path: Path, shell: Shell) -> Non
     assert "most clicked documents" in (tmp_path / "page.html").read_text()
     assert "has query, docs" in shell.error("conversions", path, "--signal", "cart")
     assert "--log" in shell.error("judgments", tmp_path / "model", "--value", "revenue", "-o", graded)
+
+
+def test_conversions_without_a_click_and_unknown_values_are_counted(tmp_path: Path, shell: Shell) -> None:
+    path = tmp_path / "log.csv"
+    rows = ["1,q,1,a,1,1", "1,q,2,b,0,1", "2,q,1,b,0,0", "2,q,2,a,1,", "3,q,1,a,1,0"]
+    path.write_text("\n".join(["session,query,rank,doc,click,cart", *rows]))
+    for treatment, words in (("drop", "left out"), ("keep", "counted as clicked")):
+        text = shell.text("conversions", path, "--signal", "cart", "--without-click", treatment)
+        assert f"conversions without a click, {words}: 1 of cart; clicks of unknown value, left out: 1 of cart" in text

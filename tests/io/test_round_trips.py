@@ -167,3 +167,19 @@ def test_missing_values_stay_unknown(tmp_path: Path) -> None:
     log = read_log(path, signals=["pay"], segments=["ua"])
     assert np.array_equal(log.signals["pay"], [[1.5, np.nan], [np.nan, 0], [2, 0]], equal_nan=True)
     assert log.segments["ua"].code.tolist() == [0, -1, 1]
+
+
+def test_texts_for_missing_numbers_are_unknown(tmp_path: Path) -> None:
+    """Polars writes NaN, R writes NA, and databases write null; a required number must not be missing."""
+    path = tmp_path / "log.csv"
+    rows = ["1,a,1,x,1,2.5,1", "1,a,2,y,0,NaN,nan", "2,a,1,y,0,NA,0", "2,a,2,x,1,null,NA"]
+    path.write_text("\n".join(["session,query,rank,doc,click,pay,viewed", *rows]))
+    log = read_log(path, signals=["pay"])
+    assert np.array_equal(log.signals["pay"], [[2.5, np.nan], [np.nan, np.nan]], equal_nan=True)
+    assert np.array_equal(log.signals["viewed"], [[1, np.nan], [0, np.nan]], equal_nan=True)
+    path.write_text("\n".join(["session,query,rank,doc,click", "1,a,1,x,NA"]))
+    with raises_code("not-zero-or-one", FileError, session="1"):
+        read_log(path)
+    path.write_text("\n".join(["session,query,rank,doc,click,pay", "1,a,1,x,1,N/A?"]))
+    with raises_code("not-a-number", FileError, session="1"):
+        read_log(path, signals=["pay"])

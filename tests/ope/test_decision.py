@@ -184,6 +184,18 @@ def test_the_power_of_examination_at_which_the_gain_ends(monkeypatch: pytest.Mon
     assert value(points["examination"]) - value(1) == pytest.approx(-0.05, abs=0.01)
 
 
+def test_turning_points_rest_on_clicks_alone_as_the_gain_does(tmp_path: Path) -> None:
+    """An encoded log is read without views, and the answer's click models do not use them."""
+    frame = log(2000)
+    rng = np.random.default_rng(1)
+    frame["viewed"] = [[c or int(rng.random() < 0.3) for c in clicks] for clicks in frame["clicks"]]
+    points = cs.decide(frame, target(BEST)).best.turning_points
+    assert points
+    assert points == cs.decide(frame.drop(columns="viewed"), target(BEST)).best.turning_points
+    encoded = cs.encode_log(frame, tmp_path / "encoded")
+    assert cs.decide(encoded.log, target(BEST)).best.turning_points == points
+
+
 def test_what_lost_documents_must_earn(monkeypatch: pytest.MonkeyPatch) -> None:
     canned(monkeypatch, -0.01, 0.03, parts={"sampling": 0.001, "lost mass": 0.02})
     best = cs.decide(log(500), target(BEST)).best

@@ -76,7 +76,7 @@ def arrow_tables(log: Log, layout: Layout, results: int) -> Iterator[Any]:
         for part in log.chunks(narrow=True)
     )
     first_row = 0
-    for part in log.chunks(narrow=True):
+    for part in log.chunks(narrow=True, user_ids=True):
         _check_ids(part)
         attributes: dict[str, np.ndarray] = {}
         if part.time is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, final, no_type_check
@@ -23,11 +24,13 @@ from clickshift.core.parallel import for_each
 from clickshift.data._encoded_columns import ResultColumns, check_codes, check_results, stored_segments
 from clickshift.data.segments import Segment
 from clickshift.data.sessions import MAX_TOTAL
-from clickshift.data.vocabulary import UNSEEN, Vocabulary
+from clickshift.data.vocabulary import UNSEEN, Ids, Vocabulary, texts_from_bytes
 from clickshift.errors import FileError
 
 PAIRS, CLICKS, RESULTS, SEGMENTS = "pair", "click", "result", "segment"
 """Names of the files of pair numbers, of click bits, of other columns of results, and of codes of segments."""
+USERS = "user_ids"
+"""Name of the array of text ids of users, whose numbers are the column "user"; integer ids are the column itself."""
 COLUMNS = {"count": ("<i8",), "log_prob": ("<f8",), "user": ("<i8",), "time": ("<M8[us]", "<f8", "<i8")}
 """Columns of sessions, one file each, with the types that they may have."""
 CHECKSUM = "xxh3_64"
@@ -128,6 +131,8 @@ class LogFiles:
         Positions of the columns of results.
     segments
         Labels of each segment.
+    users
+        Lengths and bytes of the text ids of users; None if users are integers.
     """
 
     folder: Path
@@ -140,9 +145,12 @@ class LogFiles:
     has_holes: bool = False
     results: ResultColumns = field(default_factory=ResultColumns)
     segments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    users: tuple[np.ndarray, np.ndarray] | None = None
 
     @classmethod
-    def of(cls, folder: Path, header: Mapping[str, Any]) -> LogFiles:
+    def of(
+        cls, folder: Path, header: Mapping[str, Any], users: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> LogFiles:
         """Read the positions from a header, and check them and the sizes of the files.
 
         Raises
@@ -188,7 +196,11 @@ class LogFiles:
             raise ValueError(f"a checksum must be one of {', '.join(CHECKSUMS)}: got {checksum!r}")
         has_holes = header.get("holes", False) is True
         return cls(
-            folder, names, blocks, kinds, checksums, checksum, has_holes=has_holes, results=results, segments=segments
+            *(folder, names, blocks, kinds, checksums, checksum),
+            has_holes=has_holes,
+            results=results,
+            segments=segments,
+            users=users,
         )
 
     def map(self, name: str, dtype: str) -> np.ndarray:
@@ -323,6 +335,31 @@ class LogFiles:
             self.check_column(name, np.asarray(column))
             self.checked.add(name)
         return column
+
+    def user_ids(self, number: np.ndarray) -> np.ndarray:
+        """Return the ids of users by the values of their column.
+
+        Raises
+        ------
+        FileError
+            If there are no such ids ("damaged-file").
+        """
+        if self.users is None:
+            return number
+        try:
+            ids = self._user_ids
+        except ValueError as error:
+            raise self._damaged("user", f"ids of users must be texts: {error}", 0) from None
+        if len(number) and not 0 <= number.min() <= number.max() < len(ids):
+            raise self._damaged("user", f"the number of a user must be from 0 to {len(ids) - 1:,}", 0)
+        found: np.ndarray = ids[number]
+        return found
+
+    @cached_property
+    def _user_ids(self) -> Ids:
+        """Text ids of users by number."""
+        assert self.users is not None
+        return texts_from_bytes(*self.users)
 
     def check_column(self, name: str, column: np.ndarray) -> None:
         """Check a session column; it raises like `column`."""

@@ -155,7 +155,7 @@ class EncodedLog:
         """Whether a row may represent more than one session."""
         return "count" in self.kinds
 
-    def chunks(self, *, narrow: bool = False) -> Iterator[Sessions]:
+    def chunks(self, *, narrow: bool = False, user_ids: bool = False) -> Iterator[Sessions]:
         """Yield the sessions block by block, in the order of the log, with a few blocks read ahead.
 
         Parameters
@@ -163,8 +163,10 @@ class EncodedLog:
         narrow
             Whether a chunk may have fewer ranks than the log. Where lists have very different lengths, this is much
             faster: else, short lists are padded to the length of the longest one, a few rows at a time.
+        user_ids
+            Whether users have their ids. Else, users with text ids are numbers, which are read faster.
         """
-        for part in self._blocks():
+        for part in self._blocks(user_ids=user_ids):
             if narrow or part.n_ranks == self.n_ranks:
                 yield part
                 continue
@@ -172,7 +174,7 @@ class EncodedLog:
             for start in range(0, len(part), rows):
                 yield part[start : start + rows].padded_to(self.n_ranks)
 
-    def _blocks(self) -> Iterator[Sessions]:
+    def _blocks(self, *, user_ids: bool) -> Iterator[Sessions]:
         """Yield the sessions block by block, with at least `_padded_ranks` ranks."""
         columns = {name: self.files.column(name) for name in self.kinds}
         kept = [None if self.kept is None else self.kept[block.row_slice] for block in self.blocks]
@@ -186,6 +188,8 @@ class EncodedLog:
         for number, (lists, (results, segments)) in zip(numbers, map_in_order(read, numbers), strict=True):
             rows, mask = self.blocks[number].row_slice, kept[number]
             of_rows = {name: np.asarray(column[rows]) for name, column in columns.items()}
+            if user_ids and "user" in of_rows:
+                of_rows["user"] = self.files.user_ids(of_rows["user"])
             part = self._sessions(*lists, of_rows, results, segments)
             yield part if mask is None or mask.all() else part[mask]
 
@@ -299,7 +303,8 @@ class EncodedLog:
         DataError
             If there is no such session ("no-sessions").
         """
-        parts = (part if queries is None else part[queries[part.rankings.query]] for part in self.chunks(narrow=True))
+        chunks = self.chunks(narrow=True, user_ids=True)
+        parts = (part if queries is None else part[queries[part.rankings.query]] for part in chunks)
         kept = [part for part in parts if len(part)]
         if not kept:
             raise DataError("no session of the log belongs to one of these queries.", code="no-sessions")

@@ -412,7 +412,7 @@ class Sessions:
         """The signal `viewed`: whether each result was in the viewport; None if the log does not have it."""
         return self.signals.get(VIEWED)
 
-    def chunks(self, *, narrow: bool = False) -> Iterator[Sessions]:
+    def chunks(self, *, narrow: bool = False, user_ids: bool = False) -> Iterator[Sessions]:
         """Yield the log itself as its only chunk; an `EncodedLog` yields several, perhaps with fewer ranks each."""
         yield self
 

@@ -124,7 +124,7 @@ class Vocabulary:
             if ids.dtype.kind == "i":
                 digest.update(b"int" + np.ascontiguousarray(ids).tobytes())
             else:
-                lengths, data = _text_bytes(ids)
+                lengths, data = text_bytes(ids)
                 digest.update(b"str" + lengths.tobytes())
                 digest.update(data.tobytes())
         digest.update(np.ascontiguousarray(self.pair_query, np.int64).tobytes())
@@ -243,18 +243,37 @@ def encode_ids(raw: Raw, kind: str) -> tuple[Ids, Int[np.ndarray, " row"]]:
     return ids[order], row_position
 
 
-def _text_bytes(ids: Ids) -> tuple[Int[np.ndarray, " id"], UInt8[np.ndarray, " byte"]]:
-    """Return the lengths of texts in bytes, and the concatenation of their bytes."""
+def text_bytes(ids: Raw) -> tuple[Int[np.ndarray, " id"], UInt8[np.ndarray, " byte"]]:
+    """Return the lengths of texts in bytes, and the concatenation of their bytes.
+
+    Parameters
+    ----------
+    ids
+        The texts: an array of numpy or of pyarrow.
+    """
     import pyarrow as pa
 
-    array = pa.array(ids.astype(object), pa.large_string())
+    array = (
+        ids.cast(pa.large_string()) if isinstance(ids, pa.Array) else pa.array(ids.astype(object), pa.large_string())
+    )
     _, offsets, data = array.buffers()
     lengths: np.ndarray = np.diff(np.frombuffer(offsets, np.int64)[: len(ids) + 1])
     return lengths, np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)[: int(lengths.sum())]
 
 
-def _texts_from_bytes(lengths: Int[np.ndarray, " id"], data: UInt8[np.ndarray, " byte"]) -> Ids:
-    """Return the texts that `_text_bytes` turned into lengths and bytes."""
+def texts_from_bytes(lengths: Int[np.ndarray, " id"], data: UInt8[np.ndarray, " byte"]) -> Ids:
+    """Return the texts that `text_bytes` turned into lengths and bytes.
+
+    Parameters
+    ----------
+    lengths, data
+        What `text_bytes` returned.
+
+    Raises
+    ------
+    ValueError
+        If they are not lengths and bytes of texts.
+    """
     import pyarrow as pa
 
     buffers = [None, pa.py_buffer(np.append(0, np.cumsum(lengths)).astype(np.int64)), pa.py_buffer(data)]
@@ -346,7 +365,7 @@ def pack_vocabulary(vocabulary: Vocabulary, arrays: dict[str, np.ndarray]) -> di
             kinds[name], arrays[f"vocabulary.{name}"] = "integers", ids
         else:
             kinds[name] = "strings"
-            arrays[f"vocabulary.{name}.length"], arrays[f"vocabulary.{name}"] = _text_bytes(ids)
+            arrays[f"vocabulary.{name}.length"], arrays[f"vocabulary.{name}"] = text_bytes(ids)
     arrays["vocabulary.pair_query"], arrays["vocabulary.pair_doc"] = vocabulary.pair_query, vocabulary.pair_doc
     return kinds
 
@@ -371,7 +390,7 @@ def unpack_vocabulary(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray
         raw = arrays[f"vocabulary.{name}"]
         if header[name] == "integers":
             return raw
-        return _texts_from_bytes(arrays[f"vocabulary.{name}.length"], raw)
+        return texts_from_bytes(arrays[f"vocabulary.{name}.length"], raw)
 
     pairs = arrays["vocabulary.pair_query"], arrays["vocabulary.pair_doc"]
     vocabulary = Vocabulary(ids("query_ids"), ids("doc_ids"), *pairs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, final
@@ -217,9 +217,19 @@ class Conversions(Result):
             self.conclusion,
             [*(own.section() for own in self.segments), *tops[1:], *sections, *details],
             settings={"without click": self.without_click, "level": self.level},
-            data="; ".join(filter(None, (self.data, f"{facts['pairs']:,} clicked documents"))),
+            data="; ".join(filter(None, (self.data, f"{facts['pairs']:,} clicked documents", *self._remarks(signals)))),
             headline=tops[0],
         )
+
+    def _remarks(self, signals: Rows) -> Iterator[str]:
+        """Count, by signal, conversions without a click and clicks of unknown value."""
+        kept = "counted as clicked" if self.without_click == "keep" else "left out"
+        for fact, text, treatment in (
+            ("conversions_without_click", "conversions without a click", kept),
+            ("clicks_with_unknown_value", "clicks of unknown value", "left out"),
+        ):
+            if found := [f"{own[fact]:,.0f} of {own['signal']}" for own in signals if own[fact]]:
+                yield f"{text}, {treatment}: {', '.join(found)}"
 
     def _top(self, number: int) -> Section:
         """Show the documents with the most clicks."""

@@ -87,7 +87,7 @@ class LogColumns:
             What was added to the ranks of the file.
         """
         parts, times, users, arms = [], [], [], []
-        for part in log.chunks():
+        for part in log.chunks(user_ids=True):
             parts.append(_numbers(part))
             times.append(part.time)
             users.append(part.user)
@@ -150,7 +150,7 @@ class LogColumns:
             return self.log[rows]
         order = np.argsort(rows, kind="stable")
         wanted, start, parts = rows[order], 0, []
-        for part in self.log.chunks():
+        for part in self.log.chunks(user_ids=True):
             inside = wanted[(wanted >= start) & (wanted < start + len(part))] - start
             parts += [part[inside]] if len(inside) else []
             start += len(part)

@@ -16,7 +16,6 @@ from clickshift.counts.import_events import ImportedEvents, read_events
 from clickshift.counts.open_log import LogLike, open_log
 from clickshift.data.description import log_source
 from clickshift.data.encoded_log import Log
-from clickshift.data.sessions import Sessions
 from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import DataError, FileError, SpecError
 from clickshift.io.frames import read_source
@@ -300,7 +299,7 @@ def _examples(log: LogColumns, found: Evidence) -> list[Mapping[str, Any]]:
         if part.time is not None:
             time = part.time[k]
             example["time"] = str(time.astype("datetime64[s]") if isinstance(time, np.datetime64) else time)
-        if part.user is not None and isinstance(log.log, Sessions):  # an encoded log has hashes of users
+        if part.user is not None:
             example["user"] = str(part.user[k])
         example["query"] = str(vocabulary.query_ids[query]) if query >= 0 else "?"
         example["documents"] = ", ".join(docs) + (", ..." if len(shown) > _EXAMPLE_DOCS else "")

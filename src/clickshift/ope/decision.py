@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,10 @@ from clickshift.data.encoded_log import Log
 from clickshift.data.sessions import Sessions
 from clickshift.day_drift.compare import compare_days
 from clickshift.day_drift.document_drift import DocumentDrift, document_drift
-from clickshift.errors import ClickshiftWarning, DataError, SpecError
+from clickshift.errors import DataError, SpecError
 from clickshift.io.read_report import OnBadLine
-from clickshift.learners.likelihood import MaximumLikelihood
 from clickshift.ope._decision_report import VERDICTS, CandidateDecision, Check, Decision, TurningPoint, Verdict
+from clickshift.ope._examination import fitted_examination
 from clickshift.ope.answer import Answer
 from clickshift.ope.daily_residuals import DayResidual, ResidualDrift
 from clickshift.ope.evaluate import SHORTER_TARGETS, evaluate_policy
@@ -375,9 +374,7 @@ def _examination_turning_point(
     With examination e_k^g at rank k, attractiveness is clicks over the sum of e_k^g of a document's impressions, and
     the candidate earns the sum of e_k^g times attractiveness: the end moves as much as that value does.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ClickshiftWarning)
-        curve = np.asarray(MaximumLikelihood("PBM").fit(sessions).examination, np.float64)  # type: ignore[attr-defined]
+    curve = fitted_examination(sessions)
     moved = end + _value_by_power(curve, target, sessions, reward, np.append(_POWERS, 1.0))
     moved = moved[:-1] - (moved[-1] - end)
     crossing = np.flatnonzero(np.diff(np.sign(moved)))

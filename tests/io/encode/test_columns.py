@@ -44,14 +44,14 @@ def encoded(parquet: Path) -> EncodedLog:
 
 
 def encode(path: str | Path, **options: object) -> EncodedLog:
-    found = open_log(path, columns=COLUMNS, in_memory=False, **options)  # type: ignore[arg-type]
+    found = open_log(path, **{"columns": COLUMNS, "in_memory": False} | options)  # type: ignore[arg-type]
     assert isinstance(found, EncodedLog)
     return found
 
 
 def test_an_encoded_log_has_everything_that_was_written(log: Sessions, encoded: EncodedLog) -> None:
     assert len(encoded.blocks) == 4
-    assert content(encoded, users=False) == content(log, users=False)
+    assert content(encoded) == content(log)
 
 
 @pytest.mark.parametrize(
@@ -75,22 +75,22 @@ def test_every_way_into_an_encoded_log_keeps_everything(log: Sessions, form: str
     else:
         source = tmp_path / form
         cs.write_log(log, source, layout=layout)
-    assert content(encode(source), users=False) == content(log, users=False)
+    assert content(encode(source)) == content(log)
 
 
 def test_opening_again_checking_and_copying_keep_everything(log: Sessions, encoded: EncodedLog, tmp_path: Path) -> None:
     copy = copy_encoded(encoded, tmp_path / "copy")
-    assert content(cs.open_log(copy.folder), users=False) == content(log, users=False)  # type: ignore[arg-type]
+    assert content(cs.open_log(copy.folder)) == content(log)  # type: ignore[arg-type]
 
 
 def test_parts_and_other_vocabularies_of_an_encoded_log_keep_everything(log: Sessions, encoded: EncodedLog) -> None:
     rows = np.arange(len(log)) % 3 == 1
-    assert content(encoded[rows], users=False) == content(log[rows], users=False)
+    assert content(encoded[rows]) == content(log[rows])
     assert log.time is not None
     parts, wanted = encoded.split_by_time(0.3), np.argsort(log.time, kind="stable")
     sizes = [len(part) for part in parts]
     assert sizes == [60, 140]
-    assert sorted(content(parts[0], users=False)) == sorted(content(log[wanted[:60]], users=False))
+    assert sorted(content(parts[0])) == sorted(content(log[wanted[:60]]))
     half = encoded.in_vocabulary(Vocabulary.of(["query 1", "query 1", "query 2"], [3, 4, 5])[0])
     assert [part.rankings.shown.sum() for part in half.chunks()] == [
         part.rankings.shown.sum() for part in encoded.chunks()
@@ -104,7 +104,34 @@ def test_a_written_encoded_log_is_read_back_with_everything(log: Sessions, encod
     for name, layout in (("a.parquet", "wide"), ("b.csv", "long")):
         cs.write_log(encoded, tmp_path / name, layout=layout)  # type: ignore[arg-type]
         read = cs.read_log(tmp_path / name, signals=SIGNALS, segments=SEGMENTS)
-        assert content(read, users=False) == content(log, users=False)
+        assert content(read) == content(log)
+
+
+@pytest.mark.parametrize(("first", "second"), [([7, -3], [7, 1 << 62]), ([7, 8], ["7", "b"]), (["b", "é"], ["b", "7"])])
+def test_users_keep_their_ids(first: list[object], second: list[object], tmp_path: Path) -> None:
+    """Integers stay integers, and become text if another file has texts; the same user is the same in all files."""
+    lists = {"query": ["q"] * 2, "docs": [[1, 2]] * 2, "clicks": [[0, 1]] * 2}
+    for k, users in enumerate((first, second)):
+        pq.write_table(pa.table(lists | {"user": users}), tmp_path / f"{k}.parquet")
+    found = encode(tmp_path, columns=None)
+    expected = first + second if all(isinstance(one, int) for one in first + second) else list(map(str, first + second))
+    users = found.sessions().user
+    assert users is not None
+    assert users.tolist() == expected
+    assert cs.log_summary(found).to_dict()["users"] == 3
+    number = np.concatenate([part.user for part in found.chunks() if part.user is not None])
+    assert (number[0] == number[2]) == (expected[0] == expected[2])
+
+
+def test_a_session_without_a_user_is_skipped(tmp_path: Path) -> None:
+    table = {"query": ["q"] * 3, "docs": [[1, 2]] * 3, "clicks": [[0, 1]] * 3, "user": ["a", None, "b"]}
+    pq.write_table(pa.table(table), tmp_path / "log.parquet")
+    with raises_code("missing-value", FileError):
+        encode(tmp_path / "log.parquet", columns=None)
+    with pytest.warns(match="skipped 1 of 3 sessions"):
+        found = encode(tmp_path / "log.parquet", columns=None, on_bad_line="skip")
+    assert found.sessions().user is not None
+    assert found.sessions().user.tolist() == ["a", "b"]  # type: ignore[union-attr]
 
 
 def test_counts_of_an_encoded_log_are_those_of_the_log_in_memory(log: Sessions, encoded: EncodedLog) -> None:

@@ -287,3 +287,18 @@ def test_old_entries_of_the_cache_are_removed(tmp_path: Path, monkeypatch: pytes
     other.write_text('{"query": 4, "docs": [1], "clicks": [0]}\n')
     kept = cs.open_log(other, in_memory=False).folder
     assert [path for path in newest.parent.iterdir() if path.is_dir()] == [kept]
+
+
+@pytest.mark.parametrize("number", [-1, 3])
+def test_a_user_that_the_table_of_ids_does_not_hold_is_damage(number: int, tmp_path: Path) -> None:
+    """The checksum is right: ids are looked up only where they are needed, and never out of range."""
+    import pandas as pd
+
+    docs = {"query": ["q"] * 4, "docs": [[1, 2]] * 4, "clicks": [[0, 1]] * 4, "user": ["a", "b", "c", "a"]}
+    cs.encode_log(pd.DataFrame(docs), tmp_path / "encoded")
+    edit(tmp_path / "encoded", "user", "<i8", put(2, number), checksums=True)
+    log = cs.open_log(tmp_path / "encoded")
+    assert isinstance(log, EncodedLog)
+    Cells.of(log)
+    with raises_code("damaged-file", FileError):
+        log.sessions()

@@ -70,6 +70,15 @@ class HashedIds:
         hashes = hashes_of(array)
         return cls(array, hashes if indices is None else hashes[:, indices], indices)
 
+    def integers(self) -> Int[np.ndarray, " id"] | None:
+        """Return the raw ids of all rows if they are integers; else None."""
+        import pyarrow as pa
+
+        if not pa.types.is_integer(self.names.type):
+            return None
+        numbers: np.ndarray = self.names.to_numpy()
+        return numbers if self.indices is None else numbers[self.indices]
+
     def take(self, rows: Int[np.ndarray, " new"]) -> Any:
         """Return the raw ids of some rows."""
         import pyarrow as pa
@@ -94,7 +103,7 @@ class HashedBatch:
     click
         Whether each result was clicked.
     attributes
-        Values of each session, under the names of `Sessions`: count, time, user, log_prob.
+        Values of each session, under the names of `Sessions`: count, time, log_prob.
     n_read
         Number of sessions that were read, with the skipped ones.
     n_skipped
@@ -107,6 +116,8 @@ class HashedBatch:
         Values of each result by the name of the column: signals, NaN where unknown, and propensities by position.
     segments
         Labels of each segment, and the label's number for each session, -1 where it is unknown.
+    user
+        User of each session; None if the log has none.
     """
 
     query: HashedIds
@@ -121,6 +132,7 @@ class HashedBatch:
     rank: Int[np.ndarray, " result"] | None = None
     results: Mapping[str, np.ndarray] = field(default_factory=dict)
     segments: Mapping[str, tuple[Sequence[str], np.ndarray]] = field(default_factory=dict)
+    user: HashedIds | None = None
 
 
 def hash_batch(part: TableFile, *, skip_bad: bool, text: frozenset[str]) -> HashedBatch:
@@ -163,9 +175,12 @@ def hash_batch(part: TableFile, *, skip_bad: bool, text: frozenset[str]) -> Hash
         start, click = np.zeros(1, np.int64), np.zeros(0, bool)
         return HashedBatch(nothing, nothing, no_pairs, start, click, {}, skipped, skipped, first_unreadable)
     log, bad_sessions = read_wide(TableRows([part]), skip=skip_bad)
-    raw = [column.ids() for column in (log.query, log.doc)]
-    arrays = [ids if isinstance(ids, pa.Array) else pa.array(ids) for ids in raw]
-    query, doc = (HashedIds.of(name, array, text) for name, array in zip(("query", "doc"), arrays, strict=True))
+    columns = {"query": log.query, "doc": log.doc}
+    columns |= {name: column for name, column in log.attributes.items() if name == "user"}
+    raw = {name: column.ids() for name, column in columns.items()}
+    arrays = {name: ids if isinstance(ids, pa.Array) else pa.array(ids) for name, ids in raw.items()}
+    hashed = {name: HashedIds.of(name, array, text) for name, array in arrays.items()}
+    query, doc = hashed["query"], hashed["doc"]
     assert query is not None
     assert doc is not None
     start = np.append(0, np.cumsum(log.length))
@@ -175,13 +190,14 @@ def hash_batch(part: TableFile, *, skip_bad: bool, text: frozenset[str]) -> Hash
         pair_hashes(query.hashes, doc.hashes, start),
         start,
         log.click,
-        _session_attributes({name: column.values for name, column in log.attributes.items()}, part, bad_sessions.bad),
+        _session_attributes({name: column.values for name, column in log.attributes.items()}),
         len(bad_sessions.bad) + len(part.unreadable),
         int(bad_sessions.bad.sum()) + len(part.unreadable),
         bad_sessions.first or first_unreadable,
         log.rank,
         {plain_name(name): values for name, values in log.results.items()},
         _segments(log.attributes),
+        hashed.get("user"),
     )
 
 
@@ -212,10 +228,12 @@ def _hash_valid(part: TableFile, *, text: frozenset[str]) -> HashedBatch | None:
     attributes = rows.attributes()
     check_session_columns(rows, bad_sessions, attributes)
     ids = {"query": query, "doc": docs.flatten()}
+    ids |= {"user": _one_array(table["user"])} if "user" in table.column_names else {}
     if columns := frozenset(name for name, array in ids.items() if name not in text and not _is_integer(array.type)):
         raise TextIdsFound(columns)
-    query_ids, doc_ids = (HashedIds.of(name, array, text) for name, array in ids.items())
-    if bad_sessions.bad.any() or query_ids is None or doc_ids is None:
+    hashed = {name: HashedIds.of(name, array, text) for name, array in ids.items()}
+    query_ids, doc_ids = hashed["query"], hashed["doc"]
+    if bad_sessions.bad.any() or query_ids is None or doc_ids is None or None in hashed.values():
         return None
     pair = pair_hashes(query_ids.hashes, doc_ids.hashes, start)
     if _has_duplicates(pair[0], start):
@@ -227,11 +245,12 @@ def _hash_valid(part: TableFile, *, text: frozenset[str]) -> HashedBatch | None:
         pair,
         start,
         click.astype(bool),
-        _session_attributes(values, part, bad_sessions.bad),
+        _session_attributes(values),
         len(table),
         rank=results.pop("rank", None),
         results=results,
         segments=_segments(attributes),
+        user=hashed.get("user"),
     )
 
 
@@ -254,10 +273,8 @@ def _segments(attributes: Mapping[str, Column]) -> dict[str, tuple[Sequence[str]
     return {name: (column.texts.to_pylist(), column.values) for name, column in found.items()}
 
 
-def _session_attributes(
-    values: dict[str, np.ndarray], part: TableFile, bad: Bool[np.ndarray, " row"]
-) -> dict[str, np.ndarray]:
-    """Convert the optional columns of a log to the attributes of `Sessions`; users become hashes."""
+def _session_attributes(values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Convert the optional columns of a log that hold numbers to the attributes of `Sessions`."""
     attributes: dict[str, np.ndarray] = {}
     for name in ("time", "day"):
         if name in values:
@@ -268,16 +285,6 @@ def _session_attributes(
         attributes["log_prob"] = np.log(values["propensity"])
     if "log_propensity" in values:
         attributes["log_prob"] = values["log_propensity"].astype(np.float64)
-    if "user" in values:
-        ids = HashedIds.of("user", _one_array(part.table["user"]), frozenset(["user"]))
-        if ids is None:
-            raise FileError(
-                part.path,
-                "column user must hold ids, integers or text. Convert it first.",
-                code="bad-column",
-                column="user",
-            )
-        attributes["user"] = ids.hashes[0][~bad].view(np.int64)
     return attributes
 
 

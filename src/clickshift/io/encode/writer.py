@@ -34,6 +34,7 @@ from clickshift.data.encoded_files import (
     PLAIN_FORMAT,
     RESULTS,
     SEGMENTS,
+    USERS,
     Block,
     LogFiles,
     checksums_of,
@@ -41,9 +42,9 @@ from clickshift.data.encoded_files import (
 from clickshift.data.encoded_log import SMALL_BLOCK, EncodedLog
 from clickshift.data.segments import UNKNOWN, check_number_of_labels
 from clickshift.data.sessions import MAX_PADDING, as_matrix, check_total
-from clickshift.data.vocabulary import UNSEEN, Vocabulary, pack_vocabulary, unpack_vocabulary
+from clickshift.data.vocabulary import UNSEEN, Vocabulary, pack_vocabulary, text_bytes, unpack_vocabulary
 from clickshift.errors import ClickshiftWarning, DataError, FileError
-from clickshift.io.encode._hash_batch import HashedBatch, TextIdsFound, hash_batch
+from clickshift.io.encode._hash_batch import HashedBatch, HashedIds, TextIdsFound, hash_batch
 from clickshift.io.encode._id_table import IdTable
 from clickshift.io.encode.batches import DamagedFile, ReadBatch
 from clickshift.io.read_report import ReadReport
@@ -91,7 +92,7 @@ def write_encoded_log(
         "bad-column" if some files have numbers as times and others dates, "too-many-sessions" if the counts add up to
         2^62 or more.
     """
-    text = frozenset(["user"])
+    text = frozenset[str]()
     while True:
         try:
             return _encode(batches(), folder, report.new(), facts, progress, text)
@@ -120,7 +121,8 @@ def open_encoded(folder: Path) -> EncodedLog:
     header, arrays = LOG_FORMAT.read(folder)
     with LOG_FORMAT.checking(folder):
         vocabulary, facts = unpack_vocabulary(header["vocabulary"], arrays), header["facts"]
-        log = EncodedLog(LogFiles.of(folder, header), vocabulary, facts)
+        users = (arrays[f"{USERS}.length"], arrays[USERS]) if USERS in arrays else None
+        log = EncodedLog(LogFiles.of(folder, header, users), vocabulary, facts)
         n_sessions, n_files = int(facts["sessions_left_out"]), len(facts["files_left_out"])
     if n_sessions or n_files:
         message = (
@@ -171,7 +173,7 @@ def copy_encoded(log: EncodedLog, folder: Path) -> EncodedLog:
         for name in content.files:
             shutil.copyfile(log.folder / log.files.names[name], temporary / f"{name}.bin")
         header = _write_header(temporary, content, log.vocabulary, dict(log.facts))
-    return EncodedLog(LogFiles.of(folder, header), log.vocabulary, log.facts)
+    return EncodedLog(LogFiles.of(folder, header, content.users), log.vocabulary, log.facts)
 
 
 def refuse_other_folder(folder: Path) -> None:
@@ -221,7 +223,7 @@ def _encode(
         }
         header = _write_header(temporary, content, vocabulary, json.loads(json.dumps(all_facts)))
     report.report()
-    return EncodedLog(LogFiles.of(folder, header), vocabulary, all_facts)
+    return EncodedLog(LogFiles.of(folder, header, content.users), vocabulary, all_facts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,11 +235,12 @@ class _Content:
     has_holes: bool
     results: ResultColumns
     segments: Mapping[str, tuple[str, ...]]
+    users: tuple[np.ndarray, np.ndarray] | None = None
 
     @classmethod
     def of(cls, files: LogFiles) -> _Content:
         """Return the content of the files of a log."""
-        return cls(files.blocks, files.kinds, files.has_holes, files.results, files.segments)
+        return cls(files.blocks, files.kinds, files.has_holes, files.results, files.segments, files.users)
 
     @property
     def is_plain(self) -> bool:
@@ -261,6 +264,8 @@ class _Content:
 def _write_header(folder: Path, content: _Content, vocabulary: Vocabulary, facts: dict[str, Any]) -> dict[str, Any]:
     """Write the header and the vocabulary of a log whose other files are complete; they are named by a digest."""
     arrays: dict[str, np.ndarray] = {}
+    if content.users is not None:
+        arrays[f"{USERS}.length"], arrays[USERS] = content.users
     blocks, kinds = content.blocks, content.kinds
     positions = [[block.first_row, block.rows, block.ranks, block.first_pair, block.first_byte] for block in blocks]
     header = {
@@ -301,7 +306,8 @@ class _Writer:
         self.kinds: dict[str, str] = {}
         self._folder, self._stack = folder, stack
         self._files: dict[str, IO[bytes]] = {}
-        self._queries, self._docs, self._pairs = IdTable(), IdTable(), IdTable()
+        self._queries, self._docs, self._pairs, self._users = IdTable(), IdTable(), IdTable(), IdTable()
+        self._user_ids: list[Any] = []
         self._query_ids: list[Any] = []
         self._doc_ids: list[Any] = []
         self._pair_query: list[np.ndarray] = []
@@ -335,7 +341,17 @@ class _Writer:
             self._add_segments({name: (labels, code[rows]) for name, (labels, code) in batch.segments.items()})
         self._n_results += len(pair)
         self._check_holes()
-        self._add_attributes(batch.attributes)
+        self._add_attributes(batch.attributes | self._numbered_users(batch.user))
+
+    def _numbered_users(self, users: HashedIds | None) -> dict[str, np.ndarray]:
+        """Return the column of users: integer ids as they are, text ids by number, in order of appearance."""
+        if users is None:
+            return {}
+        if (integers := users.integers()) is not None:
+            return {"user": integers}
+        number, new = self._users.number(users.hashes)
+        self._user_ids.append(users.take(new))
+        return {"user": number}
 
     def _check_holes(self) -> None:
         """Raise if nearly all places of the lists are holes, which are stored as results are."""
@@ -402,7 +418,8 @@ class _Writer:
             codes.flush()
         labels = {name: tuple(sorted(numbers)) for name, numbers in self._labels.items()}
         results = ResultColumns(self._results, tuple(self._forms), tuple(self._results_of_block))
-        return _Content(self.blocks, self.kinds, self._has_holes, results, labels)
+        users = text_bytes(_concatenated(self._user_ids)) if self._user_ids else None
+        return _Content(self.blocks, self.kinds, self._has_holes, results, labels, users)
 
     def _add_attributes(self, attributes: dict[str, np.ndarray]) -> None:
         """Append the values of the sessions, each attribute to its own file."""
@@ -441,6 +458,13 @@ class _Writer:
         )
         vocabulary, _, pair = Vocabulary.of(query, doc)
         return vocabulary, np.append(pair, np.int32(UNSEEN))
+
+
+def _concatenated(texts: Sequence[Any]) -> Any:
+    """Return several pyarrow arrays of texts as one."""
+    import pyarrow as pa
+
+    return pa.concat_arrays([array.cast(pa.large_string()) for array in texts])
 
 
 def _time_dtype(values: np.ndarray) -> str:

@@ -24,6 +24,8 @@ _EPOCH_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 FLOAT_TEXT = r"^-?[0-9]+\.0+$"
 """Pattern of text that is a whole number written as a float."""
 _BOOLEAN_TEXTS = {"true": "1", "false": "0"}
+_MISSING_TEXTS = ("nan", "na", "null")
+"""Texts in place of numbers that stand for a missing one, in any case: Polars, R and databases write them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +155,7 @@ def segment_column(name: str, parts: Sequence[ArrowArray]) -> Column:
     except pa.ArrowException:
         raise ColumnError(name, f"must hold labels, text or numbers: got {parts[0].type}") from None
     except DataError as error:
-        raise ColumnError(name, str(error).removesuffix("."), code=error.code) from None
+        raise ColumnError(name, str(error).removeprefix("a segment ").removesuffix("."), code=error.code) from None
     return Column(segment.code, np.zeros(len(segment), bool), pa.array(segment.labels, pa.string()))
 
 
@@ -375,6 +377,8 @@ def _parse_text(column: ArrowArray, types: Sequence[str]) -> Column:
     lowered = pc.utf8_lower(texts)
     for word, digit in _BOOLEAN_TEXTS.items():
         texts = pc.if_else(pc.equal(lowered, word), digit, texts)
+    missing = pc.is_in(lowered, pa.array(_MISSING_TEXTS))
+    texts = pc.if_else(missing, pa.scalar(None, texts.type), texts)
     # the simplest type of a tie
     head = texts[:100]
     n_valid = [len(head) - _cast(head, _arrow_type(kind)).null_count for kind in types]
@@ -387,7 +391,7 @@ def _parse_text(column: ArrowArray, types: Sequence[str]) -> Column:
     parsed = _to_numpy(values)
     if not len(texts):
         return Column(np.zeros(len(index), np.int64), index.bad)
-    unparsable = parsed.bad[index.values] & ~index.bad if parsed.bad.any() else None
+    unparsable = (parsed.bad & ~np.asarray(missing))[index.values] & ~index.bad if parsed.bad.any() else None
     return Column(parsed.values[index.values], index.bad | parsed.bad[index.values], unparsable=unparsable)
 
 
