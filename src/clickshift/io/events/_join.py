@@ -28,6 +28,9 @@ _LIST_EXAMPLE = (
     "concat_ws(', ', 'query ' || query, 'documents ' || array_to_string(docs[1:3], ', '), "
     "strftime(time, '%Y-%m-%d %H:%M:%S'))"
 )
+UNSEEN_CLICKS = "clicks on documents that no impression shows"
+UNSEEN_CONVERSIONS = "conversions of documents without an impression and without a click"
+"""What is left out where nothing says at which rank a document was shown."""
 _KEYS = "CREATE VIEW keys AS SELECT CAST(rowid AS INTEGER) AS list, * FROM numbers"
 _LARGEST = 1 << 62  # of moments that fit in an integer
 _MASKED = 64  # ranks whose bits fit in an integer
@@ -271,13 +274,13 @@ def _make_pairs(database: EventDatabase, options: EventOptions, signals: Mapping
     left_out = [
         Reason(
             "click-without-impression",
-            "clicks on documents that no impression shows",
+            UNSEEN_CLICKS,
             "impressions = 0 AND clicks > 0 AND ordinal IS NULL",
             "clicks",
         ),
         Reason(
             "conversion-without-impression",
-            "conversions of documents without an impression and without a click",
+            UNSEEN_CONVERSIONS,
             f"impressions = 0 AND clicks = 0 AND NOT {viewed}",
             "others",
         ),
@@ -329,8 +332,8 @@ def _rank_pairs(database: EventDatabase, options: EventOptions, signals: tuple[s
     else:
         bases = dict.fromkeys(found, options.rank_base)
     cases = " ".join(f"WHEN {sql_text(source)} THEN {base}" for source, base in bases.items())
-    same = len({*bases.values()}) == 1
-    base = str(next(iter(bases.values()))) if same else f"CASE source {cases} END"
+    same = len({*bases.values()}) <= 1
+    base = str(next(iter(bases.values()), 1)) if same else f"CASE source {cases} END"
     table = "pairs" if same else "(SELECT pairs.*, source FROM pairs JOIN keys USING (list))"
     of_signals = "".join(f", {signal_column(name)}" for name in signals)
     database.execute(
