@@ -24,7 +24,7 @@ from clickshift.display.tables import Rows
 from clickshift.errors import CapabilityError, FileError, SpecError
 from clickshift.io.encode.duckdb import DuckdbLimits, sql_text
 from clickshift.io.events.options import EventOptions
-from clickshift.io.read_log import check_output, read_log, write_log
+from clickshift.io.read_log import check_different, check_output, read_log, write_log
 from clickshift.io.read_report import OnBadLine, ReadReport
 from clickshift.io.table_writer import table_ending, write_table
 from clickshift.io.tables.columns import FLOAT_TEXT, float_ids
@@ -283,7 +283,8 @@ def read_events(
     Raises
     ------
     SpecError
-        "bad-option", "unknown-format" for another name of a format, "missing-page-size".
+        "bad-option", "unknown-format" for another name of a format, "missing-page-size", "same-file" for an output that
+        is one of the events' files.
     FileError
         "unknown-format" if the format is not recognised, "mixed-formats", "missing-column", "unreadable-line",
         "bad-json", "bad-id", "bad-time", "bad-rank", "missing-value" for an event that breaks the format, "empty-log"
@@ -333,6 +334,8 @@ def read_events(
     _check_options(name, options, chosen.options, clicks=bool(others))
     if output is not None and chosen.gives != "counts":
         check_output(output) if chosen.gives == "lists" else table_ending(output)
+    if output is not None:
+        check_different([source.path for source in (*sources, *others)], output)
     report = ReadReport(f"{sources[0].path}" + (f" and {len(sources) - 1} more" if sources[1:] else ""), on_bad_line)
     try:
         with event_database(DuckdbLimits(memory, spill), report) as database:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import clickshift as cs
-from clickshift.errors import FileError
+from clickshift.errors import FileError, SpecError
 from tests.codes import raises_code, warns_code
 from tests.io.events.test_generic import counts, lists_of
 
@@ -173,3 +173,14 @@ def test_frames_without_rows_or_with_a_name_twice_are_refused() -> None:
         cs.read_events(pd.concat([frame, frame[["click"]]], axis=1))
     no_clicks = pd.DataFrame({"session": [], "doc": []}, dtype=float)
     assert lists_of(cs.read_events(frame.drop(columns="click"), clicks=no_clicks)) == [(["a", "b"], [0, 0])]
+
+
+@pytest.mark.parametrize("clicks", [False, True])
+def test_an_import_never_replaces_its_events(clicks: bool, tmp_path: Path) -> None:
+    events, others = tmp_path / "e.csv", tmp_path / "clicks.csv"
+    pd.DataFrame(ROW).drop(columns="click" if clicks else []).to_csv(events, index=False)
+    pd.DataFrame(ROW)[["session", "doc"]].to_csv(others, index=False)
+    before = events.read_bytes(), others.read_bytes()
+    with raises_code("same-file", SpecError):
+        cs.read_events(events, clicks=others if clicks else None, output=others if clicks else events)
+    assert (events.read_bytes(), others.read_bytes()) == before
