@@ -117,6 +117,10 @@ def test_a_click_counts_within_the_window_after_any_impression_of_it() -> None:
     assert counts(cs.read_events(early)) == {"click-before-impression": 1}
     assert lists_of(cs.read_events(early, window=60)) == [(["a", "b"], [0, 0])]
     assert counts(cs.read_events(early, window=60)) == {"click-before-impression": 1}
+    untimed = frame(*TWO, ("click", "s", "a", None, None))
+    assert counts(cs.read_events(untimed, window=60)) == {"no-time": 1}
+    with raises_code("missing-column", SpecError, column="time"):
+        cs.read_events(untimed.drop(columns="time"), window=60)
     bought = frame(*TWO, ("purchase", "s", "a", None, 1_699_999_999), ("purchase", "s", "b", None, 1_700_003_610))
     imported = cs.read_events(bought, window="30min")  # conversions are no clicks
     assert counts(imported) == {"late-conversion": 1, "conversion-before-impression": 1}

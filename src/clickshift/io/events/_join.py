@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from clickshift.data._columns import VIEWED
 from clickshift.data.segments import MAX_SEGMENTS
+from clickshift.errors import SpecError
 from clickshift.io.encode.duckdb import sql_name, sql_text
 from clickshift.io.events._database import CLICK, IMPRESSION, SIGNAL, EventDatabase, Loaded, Reason
 from clickshift.io.events.options import EventOptions
@@ -224,6 +225,17 @@ def _drop_outside_window(database: EventDatabase, options: EventOptions) -> None
     if options.window_seconds is None:
         return
     seconds = options.window_seconds
+    if not database.number("SELECT count(time) FROM numbered"):
+        raise SpecError(
+            'window needs the times of events: there are none. Leave it out, or pass columns={"time": "..."}.',
+            code="missing-column",
+            option="window",
+            column="time",
+        )
+    what = "clicks and conversions without a time: they count, since the window cannot be checked"
+    untimed = Reason("no-time", what, f"time IS NULL AND kind <> {IMPRESSION}")
+    joined = _with_query("numbered")
+    database.report_reasons("numbered", [], [untimed], example=PAIR_EXAMPLE, joined=joined)
     database.execute("CREATE TABLE timed AS FROM numbered; DROP VIEW numbered")
     database.execute(
         f"""CREATE TABLE waits AS
