@@ -225,7 +225,8 @@ def _drop_outside_window(database: EventDatabase, options: EventOptions) -> None
     if options.window_seconds is None:
         return
     seconds = options.window_seconds
-    if not database.number("SELECT count(time) FROM numbered"):
+    events, timed = database.row("SELECT count(*), count(time) FROM numbered")
+    if events and not timed:
         raise SpecError(
             'window needs the times of events: there are none. Leave it out, or pass columns={"time": "..."}.',
             code="missing-column",
