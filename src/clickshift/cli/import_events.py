@@ -22,7 +22,8 @@ def import_events(
     column: list[str] = typer.Option(
         [],
         help="Column name of the events, as OURS=THEIRS, e.g. doc=sku, where it differs from ours (event, list, "
-        "session, query, doc, docs, rank, time, user, page, click, source); repeatable.",
+        "session, query, doc, docs, rank, time, user, page, click, conversion, viewed, arm, device, source, "
+        "signal:NAME, segment:NAME); repeatable.",
     ),
     click_types: str | None = typer.Option(None, help="Types of events that are clicks, e.g. click,item_click."),
     conversion_types: str | None = typer.Option(None, help="Types of events that are conversions, e.g. purchase."),

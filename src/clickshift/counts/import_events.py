@@ -24,7 +24,7 @@ from clickshift.display.tables import Rows
 from clickshift.errors import CapabilityError, FileError, SpecError
 from clickshift.io.encode.duckdb import DuckdbLimits, sql_text
 from clickshift.io.events.options import EventOptions
-from clickshift.io.read_log import check_output, read_log, write_log
+from clickshift.io.read_log import check_different, check_output, read_log, write_log
 from clickshift.io.read_report import OnBadLine, ReadReport
 from clickshift.io.table_writer import table_ending, write_table
 from clickshift.io.tables.columns import FLOAT_TEXT, float_ids
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from clickshift.io.events._join import Joined
 
 _SHOWN_REASONS = 3
+_OF_OTHER_FORMATS = {"missing-column", "unknown-column", "no-impressions", "empty-log", "not-an-event", "bad-type"}
+"""Codes of errors that events of another format than the supposed one cause."""
 _DOCUMENTS = "(SELECT unnest(docs) AS doc FROM lists)"  # in SQL
 
 
@@ -240,7 +242,8 @@ def read_events(
         File for the log: .parquet, .csv or .jsonl. By default, the log is kept in memory.
     columns
         The events' names of our columns (event, list, session, query, doc, docs, rank, time, user, page, click,
-        source), e.g. ``{"doc": "sku"}``, for tables of events. Common names are recognised.
+        conversion, viewed, arm, device, source, signal:NAME, segment:NAME), e.g. ``{"doc": "sku"}``, for tables of
+        events. Common names are recognised.
     click_types, conversion_types, impression_types
         Types of events that are clicks, conversions and impressions; by default the usual ones. Each type of conversion
         that occurs is a signal of the log, 0 or 1 for each result.
@@ -280,7 +283,8 @@ def read_events(
     Raises
     ------
     SpecError
-        "bad-option", "unknown-format" for another name of a format, "missing-page-size".
+        "bad-option", "unknown-format" for another name of a format, "missing-page-size", "same-file" for an output that
+        is one of the events' files.
     FileError
         "unknown-format" if the format is not recognised, "mixed-formats", "missing-column", "unreadable-line",
         "bad-json", "bad-id", "bad-time", "bad-rank", "missing-value" for an event that breaks the format, "empty-log"
@@ -306,7 +310,7 @@ def read_events(
     """
     from clickshift.io.events._database import event_database
     from clickshift.io.events._sources import open_sources
-    from clickshift.io.events.formats import FORMATS, find_format
+    from clickshift.io.events.formats import FORMATS, choice_advice, find_format
     from clickshift.io.events.generic import load_generic
 
     options = EventOptions(
@@ -330,13 +334,23 @@ def read_events(
     _check_options(name, options, chosen.options, clicks=bool(others))
     if output is not None and chosen.gives != "counts":
         check_output(output) if chosen.gives == "lists" else table_ending(output)
+    if output is not None:
+        check_different([source.path for source in (*sources, *others)], output)
     report = ReadReport(f"{sources[0].path}" + (f" and {len(sources) - 1} more" if sources[1:] else ""), on_bad_line)
-    with event_database(DuckdbLimits(memory, spill), report) as database:
-        progress("reading events")
-        loaded = load_generic(database, sources, others, options) if others else chosen.load(database, sources, options)
-        progress("joining events")
-        make = {"lists": _lists, "counts": _counts, "target": _target}[chosen.gives]
-        log, numbers = make(database, options, loaded, output)
+    try:
+        with event_database(DuckdbLimits(memory, spill), report) as database:
+            progress("reading events")
+            if others:
+                loaded = load_generic(database, sources, others, options)
+            else:
+                loaded = chosen.load(database, sources, options)
+            progress("joining events")
+            make = {"lists": _lists, "counts": _counts, "target": _target}[chosen.gives]
+            log, numbers = make(database, options, loaded, output)
+    except FileError as error:
+        if not others and (format != "auto" or error.code in _OF_OTHER_FORMATS):
+            error.args = (f"{error}{choice_advice(sources, name, format)}",)
+        raise
     if report.skip:
         report.warn_bad()
     facts: dict[str, Any] = {"title": chosen.title, **numbers}

@@ -20,7 +20,7 @@ from clickshift.io.datasets.filters import drop_without_clicks
 from clickshift.io.datasets.registry import read_raw_judgments
 from clickshift.io.encode.duckdb import DuckdbLimits
 from clickshift.io.encode.writer import copy_encoded
-from clickshift.io.read_log import check_output, log_files, write_log
+from clickshift.io.read_log import check_different, check_output, log_files, write_log
 from clickshift.io.read_report import OnBadLine
 
 
@@ -139,16 +139,7 @@ def _check_other_files(log: Any, *outputs: str | Path) -> None:
     if isinstance(named, str | Path | list | tuple):
         with suppress(ClickshiftError):  # not files: an encoded log, or nothing that exists
             files = log_files(named)
-    for k, output in enumerate(map(Path, outputs)):
-        for other in (*files, *map(Path, outputs[:k])):
-            same = other.resolve() == output.resolve()
-            if same or (other.exists() and output.exists() and other.samefile(output)):
-                raise SpecError(
-                    f"input and outputs must be different files: {output} is the same as {other}. Choose another file.",
-                    code="same-file",
-                    path=str(output),
-                    other=str(other),
-                )
+    check_different(files, *outputs)
 
 
 @final

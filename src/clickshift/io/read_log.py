@@ -38,6 +38,7 @@ from clickshift.data.sessions import Rankings, Sessions, as_matrix, check_rectan
 from clickshift.data.vocabulary import UNSEEN, Vocabulary, encode_ids
 from clickshift.errors import DataError, FileError
 from clickshift.io.read_report import OnBadLine, ReadReport, unreadable_lines_error
+from clickshift.io.tables._writer import check_different as check_different
 from clickshift.io.tables._writer import check_output as check_output
 from clickshift.io.tables._writer import write_log as write_log
 from clickshift.io.tables.extra_columns import (

@@ -65,6 +65,9 @@ def test_times_of_all_forms_are_read_in_one_column() -> None:
         *("2023-11-14T22:13:20+0000", "1700000000", "1700000000000", "1700000000000000", "1700000000.0"),
         *("1700000000000000000", "14/Nov/2023:22:13:20 +0000", "Tue, 14 Nov 2023 22:13:20 GMT"),
         *("11/14/2023 10:13:20 PM", "2023-11-14 22:13:20 UTC", "14.11.2023 22:13:20", "2023/11/14 22:13:20"),
+        *("2023-11-14 22:13:20,000", "2023-11-14 23:13:20 +0100", "2023-11-14 10:13:20 PM", "20231114221320"),
+        *("20231114T221320Z", "14 Nov 2023 22:13:20", "14-Nov-2023 22:13:20", "Nov 14, 2023, 10:13:20 PM"),
+        *("11/14/2023, 10:13:20 PM", "Tue Nov 14 2023 23:13:20 GMT+0100 (Central European Standard Time)"),
     ]
     table = frame(*(("impression", f"s{k}", "a", 1, moment) for k, moment in enumerate(moments)))
     times = cs.read_events(table).log["time"].to_pylist()
@@ -72,7 +75,9 @@ def test_times_of_all_forms_are_read_in_one_column() -> None:
     assert len(times) == len(moments)
 
 
-@pytest.mark.parametrize("moment", ["soon", "today", "infinity", "epoch", "12", "99999999999999999999", "2023-13-40"])
+@pytest.mark.parametrize(
+    "moment", ["soon", "today", "infinity", "epoch", "12", "99999999999999999999", "2023-13-40", "14.11.23"]
+)
 def test_what_is_no_time_is_refused(moment: str) -> None:
     with raises_code("bad-time", FileError, count=1):
         cs.read_events(frame(("impression", "s", "a", 1, moment)))
@@ -112,6 +117,10 @@ def test_a_click_counts_within_the_window_after_any_impression_of_it() -> None:
     assert counts(cs.read_events(early)) == {"click-before-impression": 1}
     assert lists_of(cs.read_events(early, window=60)) == [(["a", "b"], [0, 0])]
     assert counts(cs.read_events(early, window=60)) == {"click-before-impression": 1}
+    untimed = frame(*TWO, ("click", "s", "a", None, None))
+    assert counts(cs.read_events(untimed, window=60)) == {"no-time": 1}
+    with raises_code("missing-column", SpecError, column="time"):
+        cs.read_events(untimed.drop(columns="time"), window=60)
     bought = frame(*TWO, ("purchase", "s", "a", None, 1_699_999_999), ("purchase", "s", "b", None, 1_700_003_610))
     imported = cs.read_events(bought, window="30min")  # conversions are no clicks
     assert counts(imported) == {"late-conversion": 1, "conversion-before-impression": 1}

@@ -256,12 +256,24 @@ def duckdb_settings(limits: DuckdbLimits) -> dict[str, Any]:
     return {"memory_limit": limits.memory.strip(), "threads": n_threads(), **folder}
 
 
+_DAMAGES = {
+    r"Malformed JSON in file .*, at byte \d+ in record/value (\d+): ([^.]*)": (
+        "value {0} of the file is not JSON ({1}). Was the file written to the end? Fix it, or write it again."
+    ),
+    "CSV Parser state machine reached an invalid state": (
+        "all lines must end alike: some end in a line feed alone, others in two characters. Convert them, e.g. with "
+        "dos2unix."
+    ),
+}
+"""What errors of DuckDB say of a file, by what they have in common."""
+
+
 @contextmanager
 def duckdb_errors(
     source: str | Path,
     advice: str = "Pass spill=DuckdbLimits(memory=..., folder=...) with more memory or another folder, or fix the log.",
 ) -> Iterator[None]:
-    """Turn the errors of DuckDB in the block into one FileError ("unreadable-log").
+    """Turn the errors of DuckDB in the block into one FileError ("damaged-file", or "unreadable-log").
 
     Parameters
     ----------
@@ -276,6 +288,9 @@ def duckdb_errors(
         yield
     except duckdb.Error as error:
         reason = " ".join(str(error).split())
+        for pattern, problem in _DAMAGES.items():
+            if found := re.search(pattern, reason):
+                raise FileError(source, problem.format(*found.groups()), code="damaged-file", reason=reason) from None
         raise FileError(
             source, f"DuckDB could not read the log ({reason}). {advice}", code="unreadable-log", reason=reason
         ) from None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from clickshift.core.interrupts import temporary_folder
-from clickshift.io.encode.duckdb import DuckdbLimits, duckdb_errors, duckdb_settings, sql_texts
+from clickshift.io.encode.duckdb import DuckdbLimits, duckdb_errors, duckdb_settings, sql_text, sql_texts
 from clickshift.io.read_report import ReadReport
 
 IMPRESSION, CLICK, SIGNAL = 0, 1, 2
@@ -31,37 +31,55 @@ SEPARATOR = "chr(31)"
 
 _FORMATS = (
     "%a, %d %b %Y %H:%M:%S GMT",
-    "%a, %d %b %Y %H:%M:%S %z",
     "%a %b %d %H:%M:%S %Y",
-    "%d/%b/%Y:%H:%M:%S %z",
     "%d/%b/%Y:%H:%M:%S",
     "%m/%d/%Y %I:%M:%S %p",
     "%m/%d/%Y %I:%M %p",
+    "%m/%d/%Y, %I:%M:%S %p",
     "%d.%m.%Y %H:%M:%S",
     "%d.%m.%Y %H:%M",
+    "%d.%m.%Y",
+    "%d %b %Y %H:%M:%S",
+    "%d-%b-%Y %H:%M:%S",
     "%b %d, %Y %I:%M:%S %p",
+    "%b %d, %Y, %I:%M:%S %p",
+    "%Y-%m-%d %I:%M:%S %p",
+    "%Y-%m-%d %H:%M:%S,%g",
     "%Y%m%dT%H%M%S",
+    "%Y%m%dT%H%M%SZ",
+)
+_ZONED_FORMATS = (  # apart: DuckDB carries the zone of a row over to later ones that match a format without zone
+    "%a, %d %b %Y %H:%M:%S %z",
+    "%a %b %d %Y %H:%M:%S GMT%z",
+    "%d/%b/%Y:%H:%M:%S %z",
+    "%Y-%m-%d %H:%M:%S %z",
+    "%Y-%m-%d %H:%M:%S.%f %z",
 )
 _LOW, _HIGH = 631_152_000, 4_102_444_800  # the years 1990 to 2100, in seconds since 1970
 _MACROS = (
-    # numbers: seconds, milli-, micro- or nanoseconds since 1970 by their size, or YYYYMMDD
+    # numbers: seconds, milli-, micro- or nanoseconds since 1970 by their size, or YYYYMMDD with or without HHMMSS
     f"""CREATE MACRO epoch_number(d) AS CASE
         WHEN d >= {_LOW} AND d < {_HIGH} THEN make_timestamp(CAST(round(d * 1e6) AS BIGINT))
         WHEN d >= {_LOW}e3 AND d < {_HIGH}e3 THEN make_timestamp(CAST(round(d * 1e3) AS BIGINT))
         WHEN d >= {_LOW}e6 AND d < {_HIGH}e6 THEN make_timestamp(CAST(round(d) AS BIGINT))
         WHEN d >= {_LOW}e9 AND d < {_HIGH}e9 THEN make_timestamp(CAST(round(d / 1e3) AS BIGINT))
         WHEN d >= 19900101 AND d < 21000101 THEN try_strptime(CAST(CAST(d AS BIGINT) AS VARCHAR), '%Y%m%d')
+        WHEN d >= 19900101e6 AND d < 21000101e6 THEN try_strptime(CAST(CAST(d AS BIGINT) AS VARCHAR), '%Y%m%d%H%M%S')
         END""",
     # what has a date with a year of four digits
     """CREATE MACRO dated(t) AS CASE WHEN t BETWEEN TIMESTAMP '0001-01-01' AND TIMESTAMP '9999-12-31 23:59:59.999999'
         THEN t END""",
-    f"""CREATE MACRO time_of(x) AS dated(CASE
+    # a year of two digits would be one of the first century
+    """CREATE MACRO full_year(t) AS CASE WHEN t >= TIMESTAMP '1000-01-01' THEN t END""",
+    f"""CREATE MACRO written_time(x) AS full_year(coalesce(
+        try_strptime(x, [{", ".join(map(sql_text, _FORMATS))}]),
+        CAST(try_strptime(regexp_replace(x, ' [(][^)]*[)]$', ''), [{", ".join(map(sql_text, _ZONED_FORMATS))}])
+            AS TIMESTAMP)))""",
+    """CREATE MACRO time_of(x) AS dated(CASE
         WHEN try_cast(x AS DOUBLE) IS NOT NULL THEN CAST(epoch_number(try_cast(x AS DOUBLE)) AS TIMESTAMP)
         WHEN left(x, 1) BETWEEN '0' AND '9' THEN coalesce(CAST(try_cast(x AS TIMESTAMPTZ) AS TIMESTAMP),
-            CAST(try_strptime(x, [{", ".join(f"'{text}'" for text in _FORMATS)}]) AS TIMESTAMP))
-        WHEN regexp_matches(x, '[0-9]') THEN
-            CAST(try_strptime(x, [{", ".join(f"'{text}'" for text in _FORMATS)}]) AS TIMESTAMP)
-        END)""",
+            written_time(x))
+        WHEN regexp_matches(x, '[0-9]') THEN written_time(x) END)""",
     """CREATE MACRO flag_of(x) AS CASE
         WHEN lower(trim(x)) IN ('1', 'true', 't', 'yes', 'y', 'on', '1.0', 'clicked') THEN 1
         WHEN lower(trim(x)) IN ('0', 'false', 'f', 'no', 'n', 'off', '0.0', '') THEN 0 END""",

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from clickshift.data._columns import VIEWED
 from clickshift.data.segments import MAX_SEGMENTS
+from clickshift.errors import SpecError
 from clickshift.io.encode.duckdb import sql_name, sql_text
 from clickshift.io.events._database import CLICK, IMPRESSION, SIGNAL, EventDatabase, Loaded, Reason
 from clickshift.io.events.options import EventOptions
@@ -28,6 +29,9 @@ _LIST_EXAMPLE = (
     "concat_ws(', ', 'query ' || query, 'documents ' || array_to_string(docs[1:3], ', '), "
     "strftime(time, '%Y-%m-%d %H:%M:%S'))"
 )
+UNSEEN_CLICKS = "clicks on documents that no impression shows"
+UNSEEN_CONVERSIONS = "conversions of documents without an impression and without a click"
+"""What is left out where nothing says at which rank a document was shown."""
 _KEYS = "CREATE VIEW keys AS SELECT CAST(rowid AS INTEGER) AS list, * FROM numbers"
 _LARGEST = 1 << 62  # of moments that fit in an integer
 _MASKED = 64  # ranks whose bits fit in an integer
@@ -221,6 +225,18 @@ def _drop_outside_window(database: EventDatabase, options: EventOptions) -> None
     if options.window_seconds is None:
         return
     seconds = options.window_seconds
+    events, timed = database.row("SELECT count(*), count(time) FROM numbered")
+    if events and not timed:
+        raise SpecError(
+            'window needs the times of events: there are none. Leave it out, or pass columns={"time": "..."}.',
+            code="missing-column",
+            option="window",
+            column="time",
+        )
+    what = "clicks and conversions without a time: they count, since the window cannot be checked"
+    untimed = Reason("no-time", what, f"time IS NULL AND kind <> {IMPRESSION}")
+    joined = _with_query("numbered")
+    database.report_reasons("numbered", [], [untimed], example=PAIR_EXAMPLE, joined=joined)
     database.execute("CREATE TABLE timed AS FROM numbered; DROP VIEW numbered")
     database.execute(
         f"""CREATE TABLE waits AS
@@ -271,13 +287,13 @@ def _make_pairs(database: EventDatabase, options: EventOptions, signals: Mapping
     left_out = [
         Reason(
             "click-without-impression",
-            "clicks on documents that no impression shows",
+            UNSEEN_CLICKS,
             "impressions = 0 AND clicks > 0 AND ordinal IS NULL",
             "clicks",
         ),
         Reason(
             "conversion-without-impression",
-            "conversions of documents without an impression and without a click",
+            UNSEEN_CONVERSIONS,
             f"impressions = 0 AND clicks = 0 AND NOT {viewed}",
             "others",
         ),
@@ -329,8 +345,8 @@ def _rank_pairs(database: EventDatabase, options: EventOptions, signals: tuple[s
     else:
         bases = dict.fromkeys(found, options.rank_base)
     cases = " ".join(f"WHEN {sql_text(source)} THEN {base}" for source, base in bases.items())
-    same = len({*bases.values()}) == 1
-    base = str(next(iter(bases.values()))) if same else f"CASE source {cases} END"
+    same = len({*bases.values()}) <= 1
+    base = str(next(iter(bases.values()), 1)) if same else f"CASE source {cases} END"
     table = "pairs" if same else "(SELECT pairs.*, source FROM pairs JOIN keys USING (list))"
     of_signals = "".join(f", {signal_column(name)}" for name in signals)
     database.execute(

@@ -6,6 +6,7 @@ A click belongs to the latest list of its session that holds its item.
 from __future__ import annotations
 
 from clickshift.io.events._database import CLICK, IMPRESSION, SEPARATOR, SIGNAL, EventDatabase
+from clickshift.io.events.options import EventOptions
 
 VIEW_TABLE = (
     "CREATE TABLE views (place BIGINT, session VARCHAR, name VARCHAR, term VARCHAR, page VARCHAR, doc VARCHAR, "
@@ -17,10 +18,11 @@ ACT_TABLE = "CREATE TABLE acts (place BIGINT, session VARCHAR, name VARCHAR, doc
 _EXAMPLE = "concat_ws(', ', 'session ' || session, 'list ' || name, 'item ' || doc, time)"
 
 
-def join_views(database: EventDatabase) -> None:
+def join_views(database: EventDatabase, options: EventOptions) -> None:
     """Make the table `events` of the tables `views` and `acts`; both are dropped.
 
-    Views of one page, list and term are one list. Where items have no index, their order of arrival is the rank.
+    Views of one page, list and term are one list. Where items have no index, their order of arrival is the rank,
+    counted from where the indexes of other lists begin.
     """
     database.left_out("views", "doc IS NULL", "items of lists without an id", "no-object", example=_EXAMPLE)
     database.left_out("acts", "doc IS NULL", "clicked or bought items without an id", "no-object", example=_EXAMPLE)
@@ -30,8 +32,10 @@ def join_views(database: EventDatabase) -> None:
     database.execute(f"DELETE FROM views WHERE doc IS NULL OR {nameless}; DELETE FROM acts WHERE doc IS NULL")
     page = "coalesce(page, CAST(place AS VARCHAR))"
     key = f"concat_ws({SEPARATOR}, session, coalesce(name, ''), coalesce(term, ''), {page})"
+    least = database.row("SELECT min(ordinal) FROM views WHERE ordinal >= 0")[0]
+    base = options.rank_base if options.rank_base is not None else 1 if least is None else min(int(least), 1)
     database.execute(
-        f"""CREATE TABLE seen AS SELECT * EXCLUDE (first), coalesce(ordinal, 1 + sum(CAST(first AS BIGINT))
+        f"""CREATE TABLE seen AS SELECT * EXCLUDE (first), coalesce(ordinal, {base} + sum(CAST(first AS BIGINT))
             OVER (PARTITION BY list ORDER BY time, place, offset_) - CAST(first AS BIGINT)) AS rank
         FROM (SELECT *, row_number() OVER (PARTITION BY list, doc ORDER BY time, place, offset_) = 1 AS first
             FROM (SELECT *, {key} AS list FROM views))"""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -34,6 +33,8 @@ _DELIMITERS = ",\t;|"
 _BOM = b"\xef\xbb\xbf"
 _LONGEST_OBJECT = 1 << 24  # of JSON lines, in bytes
 _LONGEST_FILE = 1 << 30  # of a JSON file that is one object, in bytes
+_OBJECT = "CASE WHEN left(json, 1) = '{' THEN json END"  # a value of JSON, if it is an object
+_NAME = re.compile(r"\s*[A-Za-z_][\w .-]*")
 _TAGGED = re.compile(r"[\w.-]+\t\{")
 _ENDINGS = (".parquet", ".feather", ".arrow", ".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".xml", ".gz")
 
@@ -56,12 +57,15 @@ class Source:
         The first lines of a text file.
     delimiter
         Separator of the columns of a CSV file.
-    gzip, marked
-        Whether the file is compressed, and whether it begins with a byte order mark.
+    gzip, rewritten
+        Whether the file is compressed, and whether DuckDB must read a copy of it: without a byte order mark, and with
+        the same end of all lines.
     table
         The data frame as an Arrow table.
     types
         Arrow types of the columns of Parquet files and data frames, by name.
+    unnested
+        Columns of lists of equal length, which are read as a row per item.
     """
 
     path: Path
@@ -71,9 +75,10 @@ class Source:
     lines: tuple[str, ...] = ()
     delimiter: str = ","
     gzip: bool = False
-    marked: bool = False
+    rewritten: bool = False
     table: Any = None
     types: dict[str, Any] = field(default_factory=dict)
+    unnested: frozenset[str] = frozenset()
 
     def documents(self, database: EventDatabase) -> str:
         """Return a relation of SQL with one column `doc` of JSON, NULL where a line is not JSON."""
@@ -85,13 +90,14 @@ class Source:
             return (
                 f"(SELECT try_cast(substr(line, strpos(line, chr(9)) + 1) AS JSON) AS doc FROM {self.text(database)})"
             )
-        packed = ", compression = 'gzip'" if self.gzip and not self.marked else ""
+        packed = ", compression = 'gzip'" if self.gzip and not self.rewritten else ""
         if self.kind == "json-lines":
             read = f"read_json_objects({options}{_LONGEST_OBJECT}, format = 'newline_delimited', ignore_errors = true"
-            relation = f"(SELECT json AS doc FROM {read}{packed}))"
+            relation = f"(SELECT {_OBJECT} AS doc FROM {read}{packed}))"
         elif self.kind == "json-array":
             relation = (
-                f"(SELECT json AS doc FROM read_json_objects({options}{_LONGEST_OBJECT}, format = 'array'{packed}))"
+                f"(SELECT {_OBJECT} AS doc FROM read_json_objects({options}{_LONGEST_OBJECT}, format = 'array'"
+                f"{packed}))"
             )
         else:
             read = f"read_json_objects({options}{_LONGEST_FILE}, format = 'unstructured'{packed})"
@@ -119,8 +125,17 @@ class Source:
         )
 
     def text(self, database: EventDatabase) -> str:
-        """Return a relation of SQL with one column `line`: the lines of a text file."""
-        packed = ", compression = 'gzip'" if self.gzip and not self.marked else ""
+        """Return a relation of SQL with one column `line`: the lines of a text file.
+
+        Raises
+        ------
+        FileError
+            "unknown-format" for a data frame or a Parquet file.
+        """
+        if self.types:
+            problem = f"the format is text: this is a table with columns {', '.join(self.names[:20])}."
+            raise FileError(self.path, problem, code="unknown-format")
+        packed = ", compression = 'gzip'" if self.gzip and not self.rewritten else ""
         return (
             f"read_csv('{self.scanned_path(database)}', columns = {{'line': 'VARCHAR'}}, delim = chr(28), quote = '', "
             f"escape = '', header = false, auto_detect = false, max_line_size = {_LONGEST_OBJECT}{packed})"
@@ -133,7 +148,10 @@ class Source:
 
     def _scan(self, database: EventDatabase, names: Sequence[str]) -> str:
         """Return a relation of SQL with columns of a table."""
-        chosen = ", ".join(map(sql_name, dict.fromkeys(names)))
+        chosen = ", ".join(
+            f"unnest({sql_name(name)}) AS {sql_name(name)}" if name in self.unnested else sql_name(name)
+            for name in dict.fromkeys(names)
+        )
         if self.kind == "frame":
             name = f"frame_{id(self)}"
             database.connection.register(name, self.table)
@@ -141,7 +159,7 @@ class Source:
         if self.kind == "parquet":
             return f"(SELECT {chosen} FROM read_parquet({sql_text(self.path)}, hive_partitioning = false))"
         types = ", ".join(f"{sql_text(name)}: 'VARCHAR'" for name in self.names)
-        packed = ", compression = 'gzip'" if self.gzip and not self.marked else ""
+        packed = ", compression = 'gzip'" if self.gzip and not self.rewritten else ""
         return (
             f"(SELECT {chosen} FROM read_csv('{self.scanned_path(database)}', columns = {{{types}}}, header = true, "
             f"delim = {sql_text(self.delimiter)}, quote = '\"', escape = '\"', auto_detect = false, "
@@ -149,45 +167,48 @@ class Source:
         )
 
     def scanned_path(self, database: EventDatabase) -> str:
-        """Return the quoted path that DuckDB reads: of a copy without a byte order mark, if the file has one."""
+        """Return the quoted path that DuckDB reads: of a copy, if it cannot read the file itself."""
         path = self.path
-        if self.marked:
+        if self.rewritten:
             path = database.folder / f"text_{id(self)}"
             if not path.exists():
                 with open_bytes(self.path) as file, path.open("wb") as copy:
-                    shutil.copyfileobj(file, copy)
+                    copy.writelines(line.rstrip(b"\r\n") + b"\n" for line in file)
         return str(path).replace("'", "''")
 
     def unreadable(self, limit: int = 3) -> list[BadEvent]:
-        """Return the first lines of a file of JSON that are not JSON."""
+        """Return the first lines of a file of JSON that are not JSON objects."""
         found: list[BadEvent] = []
+        if self.kind not in {"json-lines", "tagged-json"}:
+            return found
         with open_bytes(self.path) as file:
             for number, line in enumerate(file, 1):
                 text = line.decode().strip()
                 if self.kind == "tagged-json":
                     text = text.partition("\t")[2]
                 try:
-                    if text:
-                        json.loads(text)
+                    if not text or isinstance(json.loads(text), dict):
+                        continue
                 except (ValueError, RecursionError):
-                    found.append(BadEvent(self.path, number, text))
-                    if len(found) == limit:
-                        break
+                    pass
+                found.append(BadEvent(self.path, number, text))
+                if len(found) == limit:
+                    break
         return found
 
-    def locate(self, texts: Sequence[str]) -> list[BadEvent]:
-        """Return documents with their lines, where the file has a line for each."""
+    def locate(self, texts: Sequence[str]) -> dict[str, int]:
+        """Return the lines of documents, or of lines, where the file has a line for each."""
         lines: dict[str, int] = {}
         if self.kind in {"json-lines", "tagged-json", "csv", "text"} and texts:
             with open_bytes(self.path) as file:
                 for number, line in enumerate(file, 1):
                     text = line.decode().strip()
                     for wanted in texts:
-                        if wanted not in lines and wanted in text:
+                        if wanted not in lines and (wanted == text or (self.kind != "csv" and wanted in text)):
                             lines[wanted] = number
                     if len(lines) == len(set(texts)):
                         break
-        return [BadEvent(self.path, lines.get(text), text) for text in texts]
+        return lines
 
 
 def is_nested(text: str, path: str) -> str:
@@ -196,92 +217,50 @@ def is_nested(text: str, path: str) -> str:
     return f"CASE WHEN left({text}, 1) IN ('[', '{{') THEN {parsed} ELSE false END"  # parsed where it may be one
 
 
-def check_id_types(source: Source, columns: Sequence[str]) -> None:
-    """Check that no column of ids, or of lists of ids, has floats.
+def check_types(source: Source, found: Mapping[str, str], ids: Sequence[str]) -> None:
+    """Check that no column of ids, or of lists of ids, has floats, and that only columns of documents have lists.
+
+    Parameters
+    ----------
+    source
+        A table whose columns may have types.
+    found
+        The table's names of our columns.
+    ids
+        Our columns of ids.
 
     Raises
     ------
     FileError
-        "float-ids", with the column.
+        "float-ids" or "bad-id", with the column.
     """
-    for name in columns:
-        kind = str(source.types.get(name, ""))
-        if "double" in kind or "float" in kind:
-            problem = float_ids(name, kind)
+    import pyarrow as pa
+
+    for ours, name in found.items():
+        kind = source.types.get(name)
+        if kind is None:
+            continue
+        if ours in ids and source.sample and ("double" in str(kind) or "float" in str(kind)):
+            problem = float_ids(name, str(kind))
             raise FileError(source.path, f"column {name} {problem}.", code=problem.code, column=name)
+        inner = kind.value_type if ours == "docs" and is_list(kind) else kind
+        if pa.types.is_nested(inner):
+            raise FileError(
+                source.path,
+                f"column {name}, read as {ours}, must hold single values: got {kind}. Name a column of text or "
+                f'numbers: columns={{"{ours}": "..."}}.',
+                code="bad-id",
+                column=name,
+                value=str(kind),
+            )
 
 
-def report_problems(
-    database: EventDatabase,
-    sources: Sequence[Source],
-    rules: Mapping[str, tuple[str, str]],
-    *,
-    all_rows: bool = False,
-) -> None:
-    """Report the documents that break the format, with the lines of the first ones, and drop them.
+def is_list(kind: Any) -> bool:
+    """Return whether an Arrow type is one of lists."""
+    import pyarrow as pa
 
-    Parameters
-    ----------
-    database
-        Database with the table `raw`: the columns file, problem and got, the text of a document with a problem.
-    sources
-        The sources, by the number of the file.
-    rules
-        For each problem, what every document must be, and the code.
-    all_rows
-        Whether `raw` has a row for each one of the sources, so that the place of a row tells its number.
-    """
-    for problem, file, count in database.rows(
-        "SELECT problem, file, count(*) FROM raw WHERE problem IS NOT NULL GROUP BY ALL ORDER BY file, min(rowid)"
-    ):
-        rule, code = rules[problem]
-        if problem == "bad-json":
-            examples = sources[file].unreadable()
-        else:
-            where = f"problem = '{problem}' AND file = {file}"
-            first = f"(SELECT min(rowid) FROM raw WHERE file = {file})"
-            found = database.rows(f"SELECT got, rowid - {first} + 1 FROM raw WHERE {where} ORDER BY rowid LIMIT 3")
-            if all_rows:
-                examples = [located(database, sources[file], int(row), str(text)) for text, row in found]
-            else:
-                examples = sources[file].locate([str(text) for text, _ in found])
-        database.report.bad_events(count, rule, code, examples)
-    database.execute("DELETE FROM raw WHERE problem IS NOT NULL")
-
-
-def located(database: EventDatabase, source: Source, row: int, got: str) -> BadEvent:
-    """Return a row of a table with its line, or its row where a file has no lines."""
-    if source.kind not in {"csv", "json-lines", "tagged-json"}:
-        return BadEvent(source.path, None, got, f"row {row}")
-    line = row
-    if source.kind == "csv":
-        line += 1  # the header
-        for rejected, _ in rejected_lines(database, source):
-            line += rejected <= line
-    return BadEvent(source.path, line, got)
-
-
-def check_rejected(database: EventDatabase, sources: Sequence[Source]) -> None:
-    """Report the rows of CSV files that have too few or too many values, once they were read."""
-    for source in sources:
-        lines = rejected_lines(database, source)
-        rule = f"a row must have {len(source.names)} values as the header"
-        examples = [BadEvent(source.path, line, text) for line, text in lines[:3]]
-        database.report.bad_events(len(lines), rule, "unreadable-line", examples)
-
-
-def rejected_lines(database: EventDatabase, source: Source) -> list[tuple[int, str]]:
-    """Return the rows of a CSV file that DuckDB could not read: their lines and texts, in order."""
-    exists = "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'reject_errors'"
-    if source.kind != "csv" or not database.number(exists):
-        return []
-    return [
-        (int(line), str(text))
-        for line, text in database.rows(
-            "SELECT line, any_value(csv_line) FROM reject_errors JOIN reject_scans USING (scan_id, file_id) "
-            f"WHERE file_path = '{source.scanned_path(database)}' GROUP BY line ORDER BY line"
-        )
-    ]
+    tests = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return kind is not None and any(test(kind) for test in tests)
 
 
 def open_sources(source: Any) -> list[Source]:
@@ -342,12 +321,20 @@ def _with_text(frame: Any) -> Any:
     import pyarrow as pa
 
     changed = {}
+    if not frame.columns.is_unique:  # which is refused
+        return frame
     for name in frame.columns:
-        if frame[name].dtype == object:
+        column = frame[name]
+        if column.dtype == object:
             try:
-                pa.array(frame[name], from_pandas=True)
+                kind = pa.array(column, from_pandas=True).type
             except (pa.ArrowException, ValueError, OverflowError):
-                changed[name] = frame[name].astype(str).where(frame[name].notna(), None)
+                kind = None
+            # of times and numbers Arrow makes times, whatever the unit of the numbers
+            if kind is None or (
+                pa.types.is_temporal(kind) and column.map(lambda one: isinstance(one, int | float)).any()
+            ):
+                changed[name] = column.astype(str).where(column.notna(), None)
     return frame.assign(**changed) if changed else frame
 
 
@@ -382,7 +369,11 @@ def open_file(path: Path) -> Source:
     complete = text if len(head) < _HEAD_BYTES else text[: text.rfind("\n") + 1] or text
     lines = tuple(complete.splitlines()[:_SAMPLE])
     packed = start.startswith(b"\x1f\x8b")
-    facts: dict[str, Any] = {"lines": lines, "gzip": packed, "marked": _is_marked(path, start)}
+    facts: dict[str, Any] = {
+        "lines": lines,
+        "gzip": packed,
+        "rewritten": _is_marked(path, start) or _has_mixed_ends(head),
+    }
     first = text.lstrip()[0]
     if first == "<":
         return Source(path, "text", **facts)
@@ -411,13 +402,17 @@ def _rows(table: Any) -> tuple[dict[str, Any], ...]:
 def _header(line: str) -> tuple[str, list[str]]:
     """Return the separator of a table, and the names in its first line."""
     delimiter = max(_DELIMITERS, key=line.count)
-    return delimiter, next(csv.reader([line], delimiter=delimiter))
+    names = next(csv.reader([line], delimiter=delimiter))
+    named = [name for name in names if name.strip()]
+    if 2 <= len(named) < len(names) and all(map(_NAME.fullmatch, named)):  # an index without a name, a last separator
+        names = [name if name.strip() else f"column {k}" for k, name in enumerate(names, 1)]
+    return delimiter, names
 
 
 def repeated_names(source: Source) -> list[str]:
     """Return the names that the first line of a text has more than once, if all of them may be names of columns."""
     _, header = _header(source.lines[0])
-    if len(header) < 3 or not all(re.fullmatch(r"[A-Za-z_][\w .-]*", name.strip()) for name in header):
+    if len(header) < 3 or not all(map(_NAME.fullmatch, header)):
         return []
     return sorted({name for name in header if header.count(name) > 1})
 
@@ -492,6 +487,11 @@ def _first_bytes(path: Path) -> bytes:
             file.read(1)
     with path.open("rb") as stored:
         return stored.read(8)
+
+
+def _has_mixed_ends(head: bytes) -> bool:
+    """Return whether some lines of a text end in a line feed alone, and others in two characters."""
+    return 0 < head.count(b"\r\n") < head.count(b"\n")
 
 
 def _is_marked(path: Path, start: bytes) -> bool:

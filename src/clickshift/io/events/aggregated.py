@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 
 from clickshift.errors import ClickshiftWarning, FileError
 from clickshift.io.encode.duckdb import sql_name
+from clickshift.io.events import generic
 from clickshift.io.events._database import EventDatabase, Loaded
-from clickshift.io.events._sources import Source, check_id_types, check_rejected
+from clickshift.io.events._problems import check_rejected, located
+from clickshift.io.events._sources import Source, check_types
 from clickshift.io.events.generic import is_integer, snake_case
 from clickshift.io.events.options import EventOptions
-from clickshift.io.read_report import BadEvent
 
 NAMES = {
     "query": ("query", "q", "search_query", "query_text", "search_term", "keyword", "top_queries"),
@@ -38,10 +39,12 @@ def recognise(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str
 
 
 def is_aggregated(source: Source) -> bool:
-    """Return whether a table has impressions and clicks, and its values of them are numbers."""
+    """Return whether a table has impressions and clicks, and its values of them are numbers, or it has no sessions."""
     found = recognise(source.names, {})
     if not {"impressions", "clicks", "query"} <= {*found}:
         return False
+    if "doc" in found and not {"session", "list", "event"} & {*generic.recognise(source.names, {})}:
+        return True
     values = [one.get(found[name]) for one in source.sample[:20] for name in ("impressions", "clicks")]
     return all(isinstance(value, int | float) or str(value).replace(".", "", 1).isdigit() for value in values)
 
@@ -102,7 +105,7 @@ def _columns(source: Source, options: EventOptions) -> dict[str, str]:
             columns=missing,
             known=list(source.names),
         )
-    check_id_types(source, [found["query"], found["doc"]])
+    check_types(source, found, ("query", "doc"))
     return found
 
 
@@ -124,8 +127,7 @@ def _report(database: EventDatabase, sources: Sequence[Source]) -> None:
                 f"SELECT row, CASE '{code}' WHEN 'bad-rank' THEN CAST(position AS VARCHAR) ELSE got END FROM raw "
                 f"WHERE {where} ORDER BY row LIMIT 3"
             )
-            at = 1 if source.kind == "csv" else None
-            examples = [BadEvent(source.path, None if at is None else row + at, str(value)) for row, value in rows]
+            examples = [located(database, source, int(row), str(value)) for row, value in rows]
             database.report.bad_events(count, rule, code, examples)
         database.execute(f"DELETE FROM raw WHERE {condition}")
     example = "concat_ws(', ', 'query ' || query, 'document ' || doc, concat(impressions, ' impressions'))"

@@ -33,6 +33,8 @@ class EventFormat:
         What the format gives.
     options
         Options that the format has beside those of all formats.
+    columns
+        Columns that its tables must have, where they have fixed names.
     """
 
     title: str
@@ -40,6 +42,7 @@ class EventFormat:
     load: _Load
     gives: Yield = "lists"
     options: frozenset[str] = frozenset()
+    columns: frozenset[str] = frozenset()
 
 
 def _generic(database: EventDatabase, sources: Sequence[Source], options: EventOptions) -> Loaded:
@@ -78,13 +81,21 @@ FORMATS: dict[str, EventFormat] = {
         snowplow.load_snowplow,
         options=frozenset({"columns", "impression_types"}),
     ),
-    "expedia": EventFormat("Expedia", research.is_expedia, research.load_expedia),
-    "baidu-uva": EventFormat("Baidu-ULTR-UvA", research.is_baidu_uva, research.load_baidu_uva),
+    "expedia": EventFormat("Expedia", research.is_expedia, research.load_expedia, columns=research.EXPEDIA_COLUMNS),
+    "baidu-uva": EventFormat(
+        "Baidu-ULTR-UvA", research.is_baidu_uva, research.load_baidu_uva, columns=research.BAIDU_UVA_COLUMNS
+    ),
     "baidu-ultr": EventFormat("Baidu-ULTR", research.is_baidu_ultr, research.load_baidu_ultr),
-    "clax": EventFormat("CLAX", research.is_clax, research.load_clax),
+    "clax": EventFormat("CLAX", research.is_clax, research.load_clax, columns=research.CLAX_COLUMNS),
     "tiangong": EventFormat("TianGong-ST", tiangong.is_tiangong, tiangong.load_tiangong),
     "graphcm": EventFormat("GraphCM text", research.is_graphcm, research.load_graphcm),
-    "quepid": EventFormat("Quepid", lambda source: quepid.is_quepid(source.names), quepid.load_quepid, gives="target"),
+    "quepid": EventFormat(
+        "Quepid",
+        lambda source: quepid.is_quepid(source.names),
+        quepid.load_quepid,
+        gives="target",
+        columns=quepid.COLUMNS,
+    ),
     "aggregated": EventFormat(
         "a table of counts",
         aggregated.is_aggregated,
@@ -118,10 +129,12 @@ def find_format(sources: Sequence[Source], name: str, *, clicks: bool) -> str:
             known=list(FORMATS),
         )
     if name != "auto":
+        for source in sources:
+            _check_columns(source, FORMATS[name])
         return name
     if clicks:
         return "events"
-    found = [next((one for one, format in FORMATS.items() if format.recognise(source)), None) for source in sources]
+    found = [recognised(source) for source in sources]
     for source, one in zip(sources, found, strict=True):
         if one is None:
             raise FileError(
@@ -144,6 +157,47 @@ def find_format(sources: Sequence[Source], name: str, *, clicks: bool) -> str:
             known=[str(one) for one in found],
         )
     return str(found[0])
+
+
+def recognised(source: Source) -> str | None:
+    """Return the name of the format that a source has by its content; None for none."""
+    return next((name for name, format in FORMATS.items() if format.recognise(source)), None)
+
+
+def choice_advice(sources: Sequence[Source], name: str, given: str) -> str:
+    """Return how to choose another format than the one by which sources could not be read.
+
+    Parameters
+    ----------
+    sources
+        The sources.
+    name
+        The format by which they were read.
+    given
+        The format that was given, or "auto".
+    """
+    if given == "auto":
+        title = FORMATS[name].title
+        return f' The content was recognised as {title}: pass format="..." if it is of another format.'
+    other = recognised(sources[0])
+    if other is None or other == name:
+        return ""
+    return f' The content looks like {FORMATS[other].title}: pass format="{other}".'
+
+
+def _check_columns(source: Source, format: EventFormat) -> None:
+    """Check that a source has the columns of a format that was chosen by name."""
+    if missing := sorted(format.columns - {*source.names}):
+        other = recognised(source)
+        what = "" if other is None else f' The content looks like {FORMATS[other].title}: pass format="{other}".'
+        raise FileError(
+            source.path,
+            f"{format.title} must have the columns {', '.join(sorted(format.columns))}: {', '.join(missing)} not "
+            f"found. It looks like {_described(source)}.{what}",
+            code="missing-column",
+            columns=missing,
+            known=list(source.names),
+        )
 
 
 def _described(source: Source) -> str:

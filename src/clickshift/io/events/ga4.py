@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from clickshift.io.encode.duckdb import sql_text, sql_texts
 from clickshift.io.events._database import CLICK, SIGNAL, EventDatabase, Loaded
 from clickshift.io.events._keyless import ACT_TABLE, VIEW_TABLE, join_views
-from clickshift.io.events._sources import Source, check_rejected, report_problems
+from clickshift.io.events._problems import check_rejected, report_problems
+from clickshift.io.events._sources import Source
 from clickshift.io.events.options import EventOptions, signal_names
 
 _UNSET = "('(not set)', '', '(not available)', 'not available in demo dataset')"
@@ -76,7 +77,7 @@ def load_ga4(database: EventDatabase, sources: Sequence[Source], options: EventO
     }
     report_problems(database, sources, rules)
     _fill(database, views, {CLICK: clicks} | {kind: [name] for kind, name in enumerate(conversions, SIGNAL)})
-    join_views(database)
+    join_views(database, options)
     return Loaded(signals=signal_names(conversions), segments=("device",))
 
 

@@ -21,8 +21,10 @@ from functools import cache
 from clickshift.data._columns import ARM, VIEWED
 from clickshift.errors import DataError, FileError, SpecError
 from clickshift.io.encode.duckdb import sql_name
-from clickshift.io.events._database import CLICK, IMPRESSION, SEPARATOR, SIGNAL, EventDatabase, Loaded, kind_of
-from clickshift.io.events._sources import Source, check_id_types, check_rejected, located
+from clickshift.io.events._database import CLICK, IMPRESSION, SEPARATOR, SIGNAL, EventDatabase, Loaded, Reason, kind_of
+from clickshift.io.events._join import UNSEEN_CLICKS, UNSEEN_CONVERSIONS
+from clickshift.io.events._problems import check_rejected, located
+from clickshift.io.events._sources import Source, check_types, is_list
 from clickshift.io.events.options import EventOptions, signal_names
 from clickshift.io.tables.extra_columns import SEGMENT as SEGMENT_PREFIX
 from clickshift.io.tables.extra_columns import SIGNAL as SIGNAL_PREFIX
@@ -53,6 +55,7 @@ NAMES = {
     "device": ("device_category", "device_type"),
 }
 """Our columns of tables of events, and their common names, the most telling one first, in any case of letters."""
+_IDS = ("list", "session", "query", "doc", "docs")
 _EXAMPLE = "concat_ws(', ', 'session ' || key, 'query ' || query, 'document ' || doc, time)"
 
 
@@ -155,7 +158,7 @@ def load_generic(
         relation = source.columns(
             database,
             list(dict.fromkeys(found.values())),
-            [found[name] for name in ("list", "session", "query", "doc") if name in found],
+            [found[name] for name in _IDS if name in found and name != "docs"],
         )
         unnumbered = f"(SELECT *, 0 AS row FROM {relation})"
         checked = _checked(source, unnumbered, found, options, clicked=clicked, segments=segments, flags=flags)
@@ -257,7 +260,7 @@ def _columns_of(source: Source, options: EventOptions, *, clicked: bool, apart: 
         found.pop("rank", None)
     else:
         found.pop("docs", None)
-    check_id_types(source, [found[name] for name in ("query", "doc", "docs", "list", "session") if name in found])
+    check_types(source, found, _IDS)
     return found
 
 
@@ -283,10 +286,14 @@ def _checked(
     key = text("list") if "list" in found else text("session")
     query = text("query")
     for name in options.normalise:
-        query = f"lower({query})" if name == "lower" else f"trim({query})"
+        query = f"lower({query})" if name == "lower" else f"nullif(trim({query}), '')"
     extra = "".join(f"{text(name)} AS {sql_name(f'segment {plain_name(name)}')}, " for name in segments)
     extra += "".join(f"{_flag(text(name))} AS {sql_name(f'flag {name}')}, " for name in flags)
-    query_needed = "" if clicked else "WHEN query IS NULL THEN 'query'"
+    nested = "nested"
+    if "docs" in found and not is_list(source.types.get(found["docs"])):
+        items = f"json_type(try_cast({sql_name(found['docs'])} AS JSON), '$[*]')"
+        nested += f" OR coalesce(list_has_any({items}, ['ARRAY', 'OBJECT']), false)"
+    query_needed = "" if clicked else f"WHEN query IS NULL AND kind = {IMPRESSION} THEN 'query'"
     click_needed = "WHEN click IS NULL THEN 'bad-click'" if _has_flag(found, clicked=clicked) else ""
     return f"""(SELECT *, CASE problem WHEN 'bad-time' THEN time_text WHEN 'bad-rank' THEN rank_text
             WHEN 'bad-click' THEN click_text ELSE {_EXAMPLE} END AS got
@@ -299,7 +306,7 @@ def _checked(
             {time} AS time, CASE WHEN {time} IS NULL THEN {text("time")} END AS time_text,
             {parsed("page", "integer_of")} AS page,
             {parsed("click", "flag_of")} AS click, {text("click")} AS click_text,
-            {extra}readable, nested, row, {_documents(source, found)} FROM {relation})))"""
+            {extra}readable, {nested} AS nested, row, {_documents(source, found)} FROM {relation})))"""
 
 
 def _flag(text: str) -> str:
@@ -334,7 +341,7 @@ def _kinds_of_flags(found: Mapping[str, str], flags: Sequence[str], first: int, 
     joined = f"[{IMPRESSION}]"
     for one in kinds:
         joined = f"list_concat({joined}, coalesce({one}, []))"
-    return f"unnest({joined})"
+    return f"unnest(CASE WHEN problem IS NULL THEN {joined} ELSE [{IMPRESSION}] END)"
 
 
 def _selection(checked: str, number: int, kinds: str, segments: Sequence[str]) -> str:
@@ -377,10 +384,10 @@ def _documents(source: Source, found: Mapping[str, str]) -> str:
         text = f"CASE WHEN {ordinal} IS NULL THEN {_text(found['rank'])} END"
         return f"{_text(found['doc'])} AS doc, {ordinal} AS ordinal, {text} AS rank_text"
     column = sql_name(found["docs"])
-    if source.types:
+    if is_list(source.types.get(found["docs"])):
         items = f"CAST({column} AS VARCHAR[])"
     else:
-        separated = f"string_split_regex({column}, '[\\\\s,|]+')"
+        separated = f"string_split_regex({column}, '[\\s,|]+')"
         items = f"CASE WHEN {column} LIKE '[%' THEN try_cast({column} AS JSON)->>'$[*]' ELSE {separated} END"
     return (
         f"unnest({items}) AS doc, CAST(NULL AS VARCHAR) AS rank_text, "
@@ -414,13 +421,15 @@ def _report_problems(database: EventDatabase, sources: Sequence[Source], scans: 
     ):
         rule, code = rules[problem]
         source = sources[file]
-        if problem == "bad-json":
-            examples = source.unreadable()
-        else:
+        examples = source.unreadable() if problem == "bad-json" else []
+        if not examples:
             wanted = f"SELECT DISTINCT row, got FROM {scans[file]} WHERE problem = '{problem}' ORDER BY row LIMIT 3"
             rows = [(int(row), str(got or "nothing")) for row, got in database.rows(wanted)]
             examples = [located(database, source, row, got) for row, got in rows]
-        database.report.bad_events(count, rule, code, examples)
+        advice = ""
+        if code == "bad-time" and re.search(r"\d/\d", examples[0].got):
+            advice = " (write 2026-03-04: a date such as 3/4/2026 does not say which number is the month)"
+        database.report.bad_events(count, rule, code, examples, advice)
     database.execute("DELETE FROM acts WHERE problem IS NOT NULL")
 
 
@@ -432,7 +441,9 @@ def _report_other_types(database: EventDatabase, tables: Sequence[tuple[Source, 
     if not database.number(f"SELECT count(*) FROM acts WHERE kind = {IMPRESSION}"):
         others = ", ".join(f"{name} ({count:,})" for name, count in types[:20])
         clicks = database.number(f"SELECT count(*) FROM acts WHERE kind = {CLICK}")
+        bad = sum(row["count"] for row in database.report.rows() if row["outcome"] == "skipped")
         found = [f"clicks ({clicks:,})"] * (clicks > 0) + [f"events of other types: {others}"] * bool(others)
+        found += [f"events that break the format ({bad:,})"] * (bad > 0)
         raise FileError(
             tables[0][0].path,
             f"there must be impressions: there are {' and '.join(found) or 'no events'}. Pass the types of events that "
@@ -489,8 +500,11 @@ def _name_queries(database: EventDatabase) -> None:
         LEFT JOIN (SELECT key, doc, arg_min(query, rowid) AS query FROM acts WHERE kind = {IMPRESSION} GROUP BY ALL) f
         ON e.key = f.key AND e.doc = f.doc"""
     )
-    what = "clicks on documents that no impression shows"
-    database.left_out("named", "query IS NULL", what, "click-without-impression", example=_EXAMPLE)
+    reasons = [
+        Reason("click-without-impression", UNSEEN_CLICKS, f"query IS NULL AND kind = {CLICK}"),
+        Reason("conversion-without-impression", UNSEEN_CONVERSIONS, f"query IS NULL AND kind >= {SIGNAL}"),
+    ]
+    database.report_reasons("named", reasons, [], example=_EXAMPLE)
     database.execute("DELETE FROM named WHERE query IS NULL")
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from clickshift.io.encode.duckdb import sql_text
 from clickshift.io.events._database import IMPRESSION, EventDatabase, Loaded, kind_of
-from clickshift.io.events._sources import Source, report_problems
+from clickshift.io.events._problems import report_problems
+from clickshift.io.events._sources import Source
 from clickshift.io.events.options import EventOptions, signal_names
 
 _KINDS = {"ranking", "interaction", "item", "user"}

@@ -61,7 +61,11 @@ class EventOptions:
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
             if value not in choices or isinstance(value, bool):
-                known = " or ".join(f'"{choice}"' if isinstance(choice, str) else str(choice) for choice in choices)
+                known = " or ".join(
+                    f'"{choice}"' if isinstance(choice, str) else str(choice)
+                    for choice in choices
+                    if choice is not None
+                )
                 raise _bad_option(name, value, f"must be {known}")
         if unknown := [name for name in self.normalise if name not in _NORMALISATIONS]:
             raise _bad_option("normalise", unknown[0], "must be lower, strip, or both")

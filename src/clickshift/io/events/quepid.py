@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from clickshift.errors import FileError
 from clickshift.io.encode.duckdb import sql_name
 from clickshift.io.events._database import EventDatabase, Loaded
-from clickshift.io.events._sources import Source, check_rejected, report_problems
+from clickshift.io.events._problems import check_rejected, report_problems
+from clickshift.io.events._sources import Source
 from clickshift.io.events.options import EventOptions
 
 _COLUMNS = {"snapshot": "Snapshot Name", "query": "Query Text", "doc": "Doc ID", "rank": "Doc Position"}
+COLUMNS = frozenset(_COLUMNS.values())
 
 
 def is_quepid(names: Sequence[str]) -> bool:
     """Return whether columns are those of a snapshot."""
-    return {*_COLUMNS.values()} <= {*names}
+    return {*names} >= COLUMNS
 
 
 def load_quepid(database: EventDatabase, sources: Sequence[Source], options: EventOptions) -> Loaded:

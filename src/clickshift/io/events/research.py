@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from clickshift.data._columns import VIEWED
 from clickshift.io.events._database import CLICK, IMPRESSION, SIGNAL, EventDatabase, Loaded
-from clickshift.io.events._sources import Source, check_id_types, check_rejected, report_problems
+from clickshift.io.events._problems import check_rejected, report_problems
+from clickshift.io.events._sources import Source, check_types, is_list
 from clickshift.io.events.generic import load_generic
 from clickshift.io.events.options import EventOptions
 
@@ -29,6 +30,11 @@ EXPEDIA = {
 BAIDU_UVA = {"list": "query_id", "query": "query_md5", "doc": "url_md5", "rank": "position", "click": "click"}
 BAIDU_UVA["viewed"] = "displayed_time"
 """Columns of Baidu-ULTR as the University of Amsterdam publishes it."""
+_OPTIONAL = ("time", "viewed", "signal:booking_bool", "segment:random_bool")
+EXPEDIA_COLUMNS, BAIDU_UVA_COLUMNS = (
+    frozenset(theirs for ours, theirs in columns.items() if ours not in _OPTIONAL) for columns in (EXPEDIA, BAIDU_UVA)
+)
+CLAX_COLUMNS = frozenset(("query_doc_ids", "clicks"))
 _NO_OTHERS = dict.fromkeys(("session", "docs", "event", "user", "page", "source", "conversion", "arm", "device"), "")
 _GRAPHCM_LINE = re.compile(r"[^\t]+\t[^\t]+\t\[[^\t]*\]\t\[[^\t]*\]\t\[[^\t]*\](\t\[.*\])?\s*")
 ONE_QUERY = "all"
@@ -47,7 +53,7 @@ def is_baidu_uva(source: Source) -> bool:
 
 def is_clax(source: Source) -> bool:
     """Return whether columns are those of the CLAX data sets."""
-    return {"query_doc_ids", "clicks"} <= {*source.names}
+    return {*source.names} >= CLAX_COLUMNS
 
 
 def is_graphcm(source: Source) -> bool:
@@ -67,19 +73,25 @@ def load_expedia(database: EventDatabase, sources: Sequence[Source], options: Ev
 
 
 def load_baidu_uva(database: EventDatabase, sources: Sequence[Source], options: EventOptions) -> Loaded:
-    """Make the table `events` of Baidu-ULTR-UvA."""
-    return _load_table(database, sources, options, BAIDU_UVA)
+    """Make the table `events` of Baidu-ULTR-UvA: a row per result, or per list with lists of documents."""
+    return _load_table(database, [_of_results(source) for source in sources], options, BAIDU_UVA)
+
+
+def _of_results(source: Source) -> Source:
+    """Return a table whose rows are lists as one whose rows are results."""
+    lists = {name: source.types[name] for name in BAIDU_UVA.values() if is_list(source.types.get(name))}
+    types = source.types | {name: kind.value_type for name, kind in lists.items()}
+    return replace(source, types=types, unnested=frozenset(lists))
 
 
 def _load_table(
     database: EventDatabase, sources: Sequence[Source], options: EventOptions, columns: dict[str, str]
 ) -> Loaded:
     """Load a table of results whose columns are known; optional ones are left out where they are missing."""
-    optional = ("time", "viewed", "signal:booking_bool", "segment:random_bool")
     present = {
         ours: theirs
         for ours, theirs in columns.items()
-        if ours not in optional or all(theirs in source.names for source in sources)
+        if ours not in _OPTIONAL or all(theirs in source.names for source in sources)
     }
     absent = dict.fromkeys((name for name in ("time", "viewed") if name not in present), "")
     return load_generic(database, sources, (), replace(options, columns=_NO_OTHERS | absent | present))
@@ -101,7 +113,7 @@ def load_clax(database: EventDatabase, sources: Sequence[Source], options: Event
     for number, source in enumerate(sources):
         query = "CAST(query_id AS VARCHAR)" if "query_id" in source.names else f"'{ONE_QUERY}'"
         names = ["query_doc_ids", "clicks", *(["query_id"] if "query_id" in source.names else [])]
-        check_id_types(source, [name for name in names if name != "clicks"])
+        check_types(source, {"docs": "query_doc_ids", "query": "query_id"}, ("docs", "query"))
         lists = [_list(source, name) for name in ("query_doc_ids", "clicks")]
         database.execute(
             f"""INSERT INTO raw SELECT {number}, {query}, {lists[0]} AS docs, {lists[1]} AS clicked,

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from clickshift.errors import FileError
-from clickshift.io.encode.duckdb import sql_texts
+from clickshift.io.encode.duckdb import sql_text, sql_texts
 from clickshift.io.events._database import CLICK, SIGNAL, EventDatabase, Loaded
 from clickshift.io.events._keyless import ACT_TABLE, VIEW_TABLE, join_views
-from clickshift.io.events._sources import Source, check_rejected, report_problems
+from clickshift.io.events._problems import check_rejected, report_problems
+from clickshift.io.events._sources import Source
 from clickshift.io.events.options import EventOptions, signal_names
 
 _ACTION = "unstruct_event_com_snowplowanalytics_snowplow_ecommerce_snowplow_ecommerce_action_1"
@@ -44,9 +45,14 @@ def load_snowplow(database: EventDatabase, sources: Sequence[Source], options: E
     wanted = sql_texts([*views, *clicks, *conversions])[1:-1]
     for number, source in enumerate(sources):
         action, products = (_column(source, name) for name in (_ACTION, _PRODUCTS))
-        query = options.columns.get("query")
-        term = f"json_extract_string(doc, '$.\"{query}\"')" if query else "NULL"
-        times = ", ".join(f"json_extract_string(doc, '$.{name}')" for name in _TIMES)
+        own = {name.lower(): name for name in reversed(source.names)}  # Snowflake writes them in upper case
+
+        def text(name: str, own: Mapping[str, str] = own) -> str:
+            path = '$."' + own.get(name.lower(), name).replace('"', '\\"') + '"'
+            return f"json_extract_string(doc, {sql_text(path)})"
+
+        term = text(options.columns["query"]) if options.columns.get("query") else "NULL"
+        times = ", ".join(map(text, _TIMES))
         database.execute(
             f"""INSERT INTO raw SELECT {number}, action, name, nullif(term, ''), session, person, page,
             time_of(moment) AS time, items, CASE WHEN raw_doc IS NULL THEN 'bad-json'
@@ -55,10 +61,9 @@ def load_snowplow(database: EventDatabase, sources: Sequence[Source], options: E
             CASE WHEN problem IS NOT NULL THEN CAST(raw_doc AS VARCHAR) END
             FROM (SELECT doc AS raw_doc, json_extract_string(act, '$.type') AS action,
                 nullif(json_extract_string(act, '$.name'), '') AS name, {term} AS term,
-                coalesce(json_extract_string(doc, '$.domain_sessionid'), json_extract_string(doc, '$.domain_userid'))
-                    AS session,
-                coalesce(json_extract_string(doc, '$.user_id'), json_extract_string(doc, '$.domain_userid')) AS person,
-                json_extract_string(doc, '$.page_view_id') AS page, coalesce({times}) AS moment,
+                coalesce({text("domain_sessionid")}, {text("domain_userid")}) AS session,
+                coalesce({text("user_id")}, {text("domain_userid")}) AS person,
+                {text("page_view_id")} AS page, coalesce({times}) AS moment,
                 json_extract({_parsed(products)}, '$[*]') AS items
                 FROM (SELECT doc, {_parsed(action)} AS act FROM {source.documents(database)}))
             WHERE raw_doc IS NULL OR action IN ({wanted})"""
@@ -85,7 +90,7 @@ def load_snowplow(database: EventDatabase, sources: Sequence[Source], options: E
             SELECT rowid AS place, *, unnest(items) AS item FROM raw WHERE action IN ({sql_texts(names)[1:-1]}))"""
         )
     database.execute("DROP TABLE raw")
-    join_views(database)
+    join_views(database, options)
     return Loaded(signals=signal_names(conversions))
 
 

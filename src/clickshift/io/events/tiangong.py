@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from clickshift.io.encode.duckdb import sql_text
 from clickshift.io.events._database import CLICK, IMPRESSION, EventDatabase, Loaded, Reason
-from clickshift.io.events._sources import Source, report_problems
+from clickshift.io.events._problems import report_problems
+from clickshift.io.events._sources import Source
 from clickshift.io.events.options import EventOptions
 
 _ELEMENT = r"<(?:session|interaction|result|query_id|docid|rank)\b[^>]*>[^<]*"

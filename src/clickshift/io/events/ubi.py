@@ -18,7 +18,8 @@ from typing import Any
 from clickshift.data._columns import ARM, VIEWED
 from clickshift.io.encode.duckdb import sql_text, sql_texts
 from clickshift.io.events._database import IMPRESSION, SEPARATOR, SIGNAL, EventDatabase, Loaded, Reason, kind_of
-from clickshift.io.events._sources import Source, check_rejected, is_nested, report_problems
+from clickshift.io.events._problems import check_rejected, report_problems
+from clickshift.io.events._sources import Source, is_nested
 from clickshift.io.events.options import EventOptions, signal_names
 
 _ACTIONS = ("index", "create", "update", "delete")  # of bulk files

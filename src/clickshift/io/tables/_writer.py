@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from clickshift.core.files import write_atomically
 from clickshift.data._arrow import Layout, arrow_tables, check_layout
 from clickshift.data.encoded_log import Log
-from clickshift.errors import DataError
+from clickshift.errors import DataError, SpecError
 from clickshift.io.table_writer import ArrowTable, table_ending
 from clickshift.io.tables.formats import LOG_ENDINGS
 
@@ -22,6 +22,26 @@ _Output = io.BufferedIOBase  # a plain file or a gzip file
 _ROW_GROUP = 1 << 23  # results; large, because every row group has its own dictionary of ids
 _TEXT_BLOCK = 1 << 20  # results whose text is held in memory
 _DICTIONARY_BYTES = 1 << 28  # with Parquet's default of 1 MB, long ids would be written again and again
+
+
+def check_different(files: Sequence[Path], *outputs: str | Path) -> None:
+    """Check that outputs are different files, and none of those that are read: each would replace the other.
+
+    Raises
+    ------
+    SpecError
+        "same-file" if two of them are the same file.
+    """
+    for k, output in enumerate(map(Path, outputs)):
+        for other in (*files, *map(Path, outputs[:k])):
+            same = other.resolve() == output.resolve()
+            if same or (other.exists() and output.exists() and other.samefile(output)):
+                raise SpecError(
+                    f"input and outputs must be different files: {output} is the same as {other}. Choose another file.",
+                    code="same-file",
+                    path=str(output),
+                    other=str(other),
+                )
 
 
 def write_log(sessions: Log, path: str | Path, *, layout: Layout = "wide") -> None:
