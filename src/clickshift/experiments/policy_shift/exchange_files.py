@@ -61,7 +61,7 @@ Write one table of predictions (Parquet, CSV or JSON lines) with a row for every
 | column | content |
 |---|---|
 | `session` | number of the test session |
-| `click_prob` | list with the probability of a click on each result, **given the clicks above it**; in CSV, [0.3, 0.1] |
+| `click_prob` | list (in CSV, [0.3, 0.1]): the probability of a click on each result, **given the clicks above it** |
 | `seed` | optional: number of the model, from 0, if several were trained with different random seeds |
 
 The probability of a click must not depend on that click, or on clicks below it. A model that does so predicts better
@@ -105,10 +105,11 @@ class PolicyShiftExport(Result):
     def conclusion(self) -> str:
         """How many logs were written, and what to do with them."""
         n_logs = len({(row["user"], row["training"]) for row in self.files})
+        logs = "training log" if n_logs == 1 else "training logs"
         return (
-            f"{n_logs} training {'log' if n_logs == 1 else 'logs'} and {self.test_sessions:,} test sessions are in {self.path}; "
-            "README.md there says what their columns are.\n\nTrain a model on each log, predict the test sessions, and run `clickshift "
-            f"shift score predictions.parquet --export {self.path}`."
+            f"{n_logs} {logs} and {self.test_sessions:,} test sessions are in {self.path}; README.md there says what "
+            "their columns are.\n\nTrain a model on each log, predict the test sessions, and run `clickshift shift "
+            f"score predictions.parquet --export {self.path}`."
         )
 
     def rows(self) -> Rows:
