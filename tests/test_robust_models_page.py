@@ -41,6 +41,8 @@ def test_the_claims_of_the_page_hold_in_the_results(leaderboard: ModuleType) -> 
     assert {shift[0] for shift in board["Stacking"]["excess"]} == {*WORLDS}
     single = [min(own[world] for name, own in by_world.items() if leaderboard.is_single(name)) for world in WORLDS]
     regret = dict(zip(board["Stacking"]["excess"], board["Stacking"]["regret"], strict=True))
+    largest = sorted(regret, key=regret.__getitem__)[-9:]
+    assert {shift[2:] for shift in largest} == {("PL-LambdaMART", "oracle")}
     for world in WORLDS:
         own = by_world["Stacking"][world]
         behind = np.mean([value for shift, value in regret.items() if shift[0] == world])

@@ -49,4 +49,5 @@ def test_the_papers_preparation_of_a_small_log(tmp_path: Path, monkeypatch: pyte
         seeds = [row["seed"] for row in facts["rows"] if row["kind"] == "ranking" and row["model"] == model]
         assert seeds == [0, 1, 2, 3], "ties are broken in four orders"
     assert [row["seed"] for row in facts["rows"] if row["kind"] == "clicks"] == [0], "perplexity has no ties"
-    assert "Queries and documents" in {section.title for section in result.document.sections}
+    (sizes,) = (section for section in result.document.sections if section.title == "Queries and documents")
+    assert "4,991 queries" in sizes.explanation

@@ -135,9 +135,18 @@ def test_a_stacked_mixture_displays_its_members_with_their_weights(
     assert [row["member"] for row in facts["members"]] == [type(one).__name__ for one in model.components]
     assert [row["weight"] for row in facts["members"]] == sorted(model.weights, reverse=True)
     for row in facts["members"]:
-        assert f"{row['member']} ({row['weight']:.3f})" in facts["conclusion"]
+        assert f"{row['weight']:.3f} {row['member']}" in facts["conclusion"]
     assert "iteration" not in facts["conclusion"], "weights solve a convex problem"
     assert model.summary().document.sections[0].table == facts["members"]
+
+
+def test_members_of_one_family_are_told_apart_by_their_options() -> None:
+    weak = "MaximumLikelihood('PBM', prior=(0.1, 1.0))"
+    log = log_of(SCANNING, 2000, 1)
+    components = fit("PBM", log), fit(weak, log), fit("drCTR", log)
+    mixture = models.Mixture(WORDS, components, np.array([0.5, 0.3, 0.2]))
+    assert mixture.component_titles == ["PBM", "PBM, prior=(0.1, 1.0)", "drCTR"]
+    assert "0.500 PBM, 0.300 PBM with prior=(0.1, 1.0) and 0.200 drCTR" in mixture.summary().conclusion
 
 
 def test_a_member_warns_once() -> None:

@@ -134,8 +134,9 @@ def comparison_conclusion(rows: Sequence[Row]) -> str:
         sentences.append(f"Not compared: {', '.join(failed)}.")
     impossible = [row["model"] for row in rows if row["log_likelihood"] == -math.inf]
     if impossible:
+        whose = "its" if len(impossible) == 1 else "their"
         sentences.append(
-            f"{', '.join(impossible)} gave probability 0 to clicks that happened: their perplexity depends on the "
+            f"{', '.join(impossible)} gave probability 0 to clicks that happened: {whose} perplexity depends on the "
             f"probability floor {PROBABILITY_FLOOR:g}."
         )
     first = sentences[:1] if compared else []

@@ -33,9 +33,9 @@ do: compare models on the same log, not logs."""
 _CAPTION_BEST = """Lower is better; 0 is the best model on a log. Bars: 95 % intervals of the difference from the best
 model, over resampled sessions of the test log and over seeds. A model whose bar reaches 0 is not worse beyond
 chance."""
-_HOW_SIZES = """Counted after the log's preparation: queries and documents that its sessions show. The policy-shift
-paper has 4,991 queries and 255,467 documents on Yandex: annotated queries only, SERPs with clicks only, and queries
-named by QueryID alone, which --merge-regions does."""
+_HOW_SIZES = "Counted after the log's preparation: queries and documents that its sessions show."
+_HOW_PUBLISHED = """The policy-shift paper has 4,991 queries and 255,467 documents on Yandex: annotated queries only,
+SERPs with clicks only, and queries named by QueryID alone, which --merge-regions does."""
 _HOW_MARKS = """As in tables 1, 2 and 5 to 8 of the policy-shift paper. Intervals (95 %) of the average perplexity are
 over resampled sessions of the test log and over seeds, all others over seeds only. Models that are fitted by counting
 or by maximum likelihood are the same from every seed: for them, seeds break ties between documents in another order.
@@ -100,8 +100,10 @@ class RealLogsResult(ExperimentResult):
         }
 
     def _document(self) -> Document:
-        rows, tables = self.task_rows, _one_log_tables(self.task_rows)
+        rows, tables, sizes = self.task_rows, _one_log_tables(self.task_rows), _size_table(self.task_rows)
         parts = [Section(f"{title}: {log}", table=table) for (log, title), table in tables.items()]
+        published = any("published" in line for line in sizes)
+        how_sizes = f"{_HOW_SIZES} {_HOW_PUBLISHED}" if published else _HOW_SIZES
         shifted = any(row.get("shift") == "ood" for row in rows)
         compared = compared_logs(rows)
         headline = Section(
@@ -112,7 +114,7 @@ class RealLogsResult(ExperimentResult):
         )
         sections = [
             Section("Logs", "\n\n".join(self.warnings), _log_table(rows), explanation=_HOW_LOGS),
-            Section("Queries and documents", table=_size_table(rows), explanation=_HOW_SIZES),
+            Section("Queries and documents", table=sizes, explanation=how_sizes),
             Section("Held-out clicks and judged documents", parts=parts, explanation=_HOW_MARKS),
             *(shift_sections(rows, self.verdicts) if shifted else ()),  # for a single log they repeat the tables above
         ]

@@ -116,11 +116,23 @@ class Mixture(ClickModel):
         prob = self._click_prob(first_rank(self.vocabulary))
         return pair_table(prob[:-1, 0], unseen=float(prob[-1, 0]))
 
+    @property
+    def component_titles(self) -> list[str]:
+        """Names of the components, with the options of their learners if any: "CCM, prior=(0.1, 1.0)"."""
+        from clickshift.models import model_title
+
+        titles = []
+        for component in self.components:
+            learner = component.evidence.learner if component.evidence is not None else ""
+            options = learner.partition("(")[2].removesuffix(")").partition(", ")[2]
+            titles.append(", ".join(filter(None, (model_title(component), options))))
+        return titles
+
     @override
     def _browsing_curve(self) -> tuple[str, list[dict[str, Any]]]:
-        names = [type(component).__name__ for component in self.components]
+        names = self.component_titles
         raise CapabilityError(
-            f"a mixture has no curve of its own: it is one of {', '.join(names)} in each session. Fit one of "
+            f"a mixture has no curve of its own: it is one of {'; '.join(names)} in each session. Fit one of "
             "them alone, or examine its `components` in Python.",
             code="no-examination",
             model="Mixture",

@@ -95,11 +95,8 @@ class ModelSummary(Result):
         """Return the members of a mixture with their weights, the largest first; none of another model."""
         if not isinstance(self.model, Mixture):
             return []
-        weights = self.model.weights
-        return [
-            {"member": model_title(self.model.components[m]), "weight": float(weights[m])}
-            for m in np.argsort(-weights, kind="stable")
-        ]
+        weights, titles = self.model.weights, self.model.component_titles
+        return [{"member": titles[m], "weight": float(weights[m])} for m in np.argsort(-weights, kind="stable")]
 
     def _curve(self) -> Rows:
         """Return the rows of the browsing parameter; none if the model has no such parameter."""
@@ -390,7 +387,7 @@ def _curve_verdict(curve: Sequence[Row]) -> str:
 
 def _members_sentence(members: Rows) -> str:
     """Name the members of a mixture with their weights; empty without members."""
-    named = [f"{row['member']} ({row['weight']:.3f})" for row in members]
+    named = [f"{row['weight']:.3f} {row['member'].replace(', ', ' with ', 1)}" for row in members]
     return f"Each session follows one of its members, by weight: {join_words(named)}." if named else ""
 
 

@@ -137,6 +137,16 @@ def test_predictions_that_cannot_be_used_are_refused(
         cs.score_policy_shift(change(predictions), export=export)
 
 
+def test_lists_in_csv_are_json(export: Path, predictions: pd.DataFrame, tmp_path: Path) -> None:
+    texts = predictions.assign(click_prob=[json.dumps(list(prob)) for prob in predictions.click_prob])
+    texts.to_csv(tmp_path / "p.csv", index=False)
+    found = cs.score_policy_shift(tmp_path / "p.csv", export=export)
+    assert found.rows() == cs.score_policy_shift(predictions, export=export).rows()
+    predictions.assign(click_prob="[0.1 0.2]").to_csv(tmp_path / "p.csv", index=False)
+    with raises_code("bad-column", FileError, column="click_prob"):
+        cs.score_policy_shift(tmp_path / "p.csv", export=export)
+
+
 def test_other_folders_and_names_are_refused(export: Path, predictions: pd.DataFrame, tmp_path: Path) -> None:
     with raises_code("not-a-run", FileError):
         cs.score_policy_shift(predictions, export=tmp_path)

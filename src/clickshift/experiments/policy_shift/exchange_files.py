@@ -61,7 +61,7 @@ Write one table of predictions (Parquet, CSV or JSON lines) with a row for every
 | column | content |
 |---|---|
 | `session` | number of the test session |
-| `click_prob` | list with the probability of a click on each result, **given the clicks above it** |
+| `click_prob` | list (in CSV, [0.3, 0.1]): the probability of a click on each result, **given the clicks above it** |
 | `seed` | optional: number of the model, from 0, if several were trained with different random seeds |
 
 The probability of a click must not depend on that click, or on clicks below it. A model that does so predicts better
@@ -105,10 +105,11 @@ class PolicyShiftExport(Result):
     def conclusion(self) -> str:
         """How many logs were written, and what to do with them."""
         n_logs = len({(row["user"], row["training"]) for row in self.files})
+        logs = "training log" if n_logs == 1 else "training logs"
         return (
-            f"{n_logs} training logs and {self.test_sessions:,} test sessions are in {self.path}; README.md there says "
-            "what their columns are.\n\nTrain a model on each log, predict the test sessions, and run `clickshift "
-            f"shift score predictions.parquet --export {self.path}`."
+            f"{n_logs} {logs} and {self.test_sessions:,} test sessions are in {self.path}; README.md there says what "
+            "their columns are.\n\nTrain a model on each log, predict the test sessions, and run `clickshift shift "
+            f"score predictions.parquet --export {self.path}`."
         )
 
     def rows(self) -> Rows:
@@ -551,6 +552,8 @@ def _probability_lists(place: str, column: Any) -> tuple[Int[np.ndarray, " row"]
 
     try:
         column = column.combine_chunks()
+        if pa.types.is_dictionary(column.type):  # texts of CSV files
+            column = column.dictionary_decode()
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             column = pa.array([json.loads(text) for text in column.to_pylist()], pa.list_(pa.float64()))
         column = column.cast(pa.list_(pa.float64()))
@@ -559,7 +562,8 @@ def _probability_lists(place: str, column: Any) -> tuple[Int[np.ndarray, " row"]
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise FileError(
             place,
-            f"column click_prob must have lists of numbers ({error}). Write one list per session.",
+            f"column click_prob must have lists of numbers ({error}). Write one list per session, in CSV as "
+            "[0.3, 0.1].",
             code="bad-column",
             column="click_prob",
         ) from None
