@@ -313,5 +313,8 @@ def test_scores_that_cannot_be_audited(work: Path) -> None:
     ):
         with raises_code(code):
             cs.audit(log=log, scores=scores, labels=labels)
+    for text in (f"={labels}", "mine="):
+        with raises_code("bad-option", option="scores", value=text):
+            cs.audit(log=log, scores=text, labels=labels)
     with raises_code("bad-option", option="log"):
         cs.audit(work / "PBM", labels=labels)
