@@ -94,4 +94,4 @@ def agreement(published: Sequence[Row]) -> str:
 
 def published_lines(sections: Sequence[Section]) -> Rows:
     """Return the table of published numbers and ours; empty without one."""
-    return [line for section in sections if section.name == "published" for line in section.table]
+    return [dict(line) for section in sections if section.name == "published" for line in section.table]
