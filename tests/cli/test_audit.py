@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -299,6 +300,33 @@ def test_scores_that_contradict_each_other_are_left_out(work: Path) -> None:
         )
 
 
+def test_labels_of_a_public_log(work: Path, tmp_path: Path) -> None:
+    """The file of labels of the WSCD 2012 log names queries by QueryID_RegionID; the log is renamed to fit."""
+    truth = pd.read_csv(work / "truth.csv")
+    truth["label"] = (truth["label"] > 1).astype(int)  # WSCD has two labels
+    truth.to_csv(tmp_path / "truth.csv", index=False)
+    lines = [f"{row.query}\t0\t{row.doc}\t{row.label}\n" for row in truth.itertuples()]
+    (tmp_path / "labels.txt").write_text("".join(lines))
+    log = pd.read_parquet(work / "new.parquet")
+    log = log.assign(query=[f"{query}_0" for query in log["query"]])
+    scores = truth.assign(query=[f"{query}_0" for query in truth["query"]])[["query", "doc", "score"]]
+    options = {"permutations": 0, "subsamples": 0}
+    found = cs.audit(
+        log=log, scores=scores, labels=tmp_path / "labels.txt", labels_format="yandex-wscd", **options
+    ).rows()[0]
+    known = cs.audit(
+        log=work / "new.parquet",
+        scores=truth[["query", "doc", "score"]],
+        labels=tmp_path / "truth.csv",
+        **options,
+    ).rows()[0]
+    assert found["pairs"] == known["pairs"] > 100
+    assert found["mean_dependence"] == pytest.approx(known["mean_dependence"], abs=0.02)
+    for wrong, labels, code in (("nope", "labels.txt", "unknown-name"), ("trec", None, "bad-option")):
+        with raises_code(code):
+            cs.audit(log=log, scores=scores, labels=labels, labels_format=wrong)
+
+
 def test_scores_that_cannot_be_audited(work: Path) -> None:
     log, labels = work / "new.parquet", work / "truth.csv"
 
@@ -313,5 +341,8 @@ def test_scores_that_cannot_be_audited(work: Path) -> None:
     ):
         with raises_code(code):
             cs.audit(log=log, scores=scores, labels=labels)
+    for text in (f"={labels}", "mine="):
+        with raises_code("bad-option", option="scores", value=text):
+            cs.audit(log=log, scores=text, labels=labels)
     with raises_code("bad-option", option="log"):
         cs.audit(work / "PBM", labels=labels)

@@ -74,7 +74,7 @@ def test_a_second_run_reads_what_is_there(shell: Shell, figure_1: Path, monkeypa
     assert len(found["rows"]) == 2 * 2 * (5 + 3)
     assert found.pop("output") == str(figure_1)
     assert found == cs.reproduce("ips-figure1", figure_1).to_dict() == cs.read_run(figure_1).to_dict()
-    assert found.keys() == {"conclusion", "rows", "failures"}
+    assert found.keys() == {"conclusion", "rows", "published", "failures"}
 
 
 def test_figure_4_has_the_closed_form(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,8 +80,10 @@ def test_a_figure_of_a_small_log(number: int, tmp_path: Path) -> None:
     assert OffPolicyFigure(number).result([], {}).number == number
     protocol = OffPolicyFigure(number, **SMALL)  # type: ignore[arg-type]
     result = protocol.run(tmp_path, workers=0)
-    assert "ope backtest train.gz --format yandex-kaggle" in result.conclusion
+    query = "20100007" if number == 5 else "11655238"
+    assert f"ope backtest train.gz --format yandex-kaggle --query {query}" in result.conclusion
     facts = result.to_dict()
+    assert facts["command"] in result.conclusion
     if number == 5:
         assert {row["day"] for row in facts["rows"] if row["kind"] == "day"} == {"1", "2", "3", "4"}
     else:

@@ -21,6 +21,9 @@ def audit(
         "or NAME=FILE; repeatable.",
     ),
     labels: Path | None = typer.Option(None, help="Relevance labels: TREC qrels, or a table of query, doc, label."),
+    labels_format: str = typer.Option(
+        "table", help="Format of the labels: table for these two, or that of a public log, trec or yandex-wscd."
+    ),
     random_log: str | None = typer.Option(
         None, help="Log of randomly ordered lists, whose click rates serve as relevance instead of labels."
     ),
@@ -79,6 +82,7 @@ def audit(
             log,
             scores=scores,
             labels=labels,
+            labels_format=labels_format,
             random_log=random_log,
             orderings=orderings,
             grades=grades,

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import Vocabulary
-from clickshift.errors import DataError
+from clickshift.errors import DataError, SpecError
 from clickshift.io.pair_values import PairValues, read_pair_values
 from clickshift.models.base import ClickModel, PairTable, pair_table
 
@@ -69,6 +69,8 @@ def read_scores(scores: ScoresLike | list[ScoresLike] | Mapping[str, ScoresLike]
     DataError
         "not-finite" if a score is infinite, "cannot-rank-documents" if the documents of every query have the same
         score, "duplicate-name" if two have the same name.
+    SpecError
+        "bad-option" if a text "NAME=FILE" lacks one of the two.
     FileError
         Those of `read_pair_values`.
     """
@@ -102,6 +104,13 @@ def _named(one: ScoresLike, number: int) -> tuple[str, ScoresLike]:
     if not isinstance(one, str | Path):
         return f"scores {number}", one
     name, equals, file = str(one).partition("=")
+    if equals and not (name and file) and not Path(one).exists():
+        raise SpecError(
+            f"scores must be FILE or NAME=FILE: got {str(one)!r}. Add the {'file' if name else 'name'}.",
+            code="bad-option",
+            option="scores",
+            value=str(one),
+        )
     return (name, file) if equals and not Path(one).exists() else (Path(one).name.split(".")[0], one)
 
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from clickshift.display.tables import Row
 
-KAGGLE_COMMAND = "clickshift ope backtest train.gz --format yandex-kaggle --query 11655238 -o out/kaggle"
-"""Command that computes figures 1 to 4 of the paper from the file of the Kaggle challenge."""
+_FIGURE_5_QUERY = "20100007"
+"""Query whose clicks by day figure 5 of the paper shows."""
 _LEVEL_ERROR = 0.05
 """Probability delta with which the bound of theorems 4.5 and 4.6 may fail."""
 
@@ -29,6 +29,26 @@ def published_numbers() -> dict[str, Any]:
     """Read the published numbers: `illustrative_query`, `top_100`, and a list `number`."""
     text = (files("clickshift.experiments") / "published" / "off_policy.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
+
+
+def kaggle_command(figure: int) -> str:
+    """Return the command that makes a figure of the paper from the file of the Kaggle challenge.
+
+    Figures 1 to 4 have the same one: its report has the illustrative query and both groups of queries.
+
+    Parameters
+    ----------
+    figure
+        Number of the figure.
+
+    Examples
+    --------
+    >>> kaggle_command(5)
+    'clickshift ope backtest train.gz --format yandex-kaggle --query 20100007 -o out/figure5'
+    """
+    query = _FIGURE_5_QUERY if figure == 5 else published_numbers()["illustrative_query"]["id"]
+    folder = "out/figure5" if figure == 5 else "out/kaggle"
+    return f"clickshift ope backtest train.gz --format yandex-kaggle --query {query} -o {folder}"
 
 
 def compare_with_published(rows: Sequence[Row], figure: int, group: str) -> list[dict[str, Any]]:

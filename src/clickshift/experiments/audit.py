@@ -18,6 +18,7 @@ from jaxtyping import Float
 
 from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
+from clickshift.core.spec import resolve
 from clickshift.core.text import join_words, printable
 from clickshift.counts.cells import Cells
 from clickshift.counts.open_log import LogLike, open_log
@@ -37,6 +38,7 @@ from clickshift.experiments.model_selection.strategies import (
     strategies_by,
     strategy_by_name,
 )
+from clickshift.io.datasets.registry import JUDGMENTS, read_raw_judgments
 from clickshift.io.pair_values import read_pair_values
 from clickshift.io.qrels import Judgments, read_qrels
 from clickshift.io.rankings import read_rankings
@@ -71,6 +73,7 @@ def audit(
     *,
     scores: ScoresLike | Sequence[ScoresLike] | Mapping[str, ScoresLike] | None = None,
     labels: str | Path | Judgments | None = None,
+    labels_format: str = "table",
     random_log: LogLike | None = None,
     orderings: str | Path | None = None,
     grades: int = 5,
@@ -101,6 +104,8 @@ def audit(
         or several by name. A text "NAME=FILE" names a file. They predict no clicks, so they have no perplexity.
     labels
         Relevance labels: TREC qrels, or a table of query, doc and label.
+    labels_format
+        Format of a file of labels: "table" for these two, or that of a public log: "trec" or "yandex-wscd".
     random_log
         Log of randomly ordered lists, whose click rates serve as relevance instead of labels.
     orderings
@@ -143,7 +148,7 @@ def audit(
     SpecError
         "no-models" if there is nothing to audit, "bad-option" if there is no log,
         "not-one-source" if there is not exactly one source of relevance, "bad-option" or "unknown-name" for an unknown
-        estimator, logging preference or strategy.
+        estimator, logging preference, strategy or format of labels.
     DataError
         "cannot-rank-documents" for a model or scores that are the same for all documents, "no-common-pairs" if no
         judged pair can be compared, "duplicate-name" or "not-finite" for scores.
@@ -173,11 +178,12 @@ def audit(
         raise SpecError("there is nothing to audit: pass fitted models, or scores.", code="no-models")
     source: dict[str, Any] = {"columns": columns, "on_bad_line": on_bad_line}
     opened = open_log(log, **source, progress=progress)
+    judged = _judgments(labels, labels_format)
     source_of_labels = "random traffic" if random_log is not None else "orderings" if orderings is not None else ""
     task = Audit(
         opened,
         read_logging_scores(opened, logging_scores, otherwise=logging),
-        read_relevance(opened, labels=labels, random_log=random_log, orderings=orderings, groups=grades),
+        read_relevance(opened, labels=judged, random_log=random_log, orderings=orderings, groups=grades),
         within_queries or orderings is not None,
         cmip,
         mean,
@@ -216,6 +222,21 @@ def audit(
         source_of_labels,
         tuple(circular),
     )
+
+
+def _judgments(labels: str | Path | Judgments | None, format: str) -> str | Path | Judgments | None:
+    """Read a file of labels in the format of a public log; other labels are returned as they are."""
+    if format == "table":
+        return labels
+    if not isinstance(labels, str | Path):
+        raise SpecError(
+            f"the format of labels is for a file of labels: got {format!r} without one. Remove it.",
+            code="bad-option",
+            option="labels_format",
+            value=format,
+        )
+    resolve(format, JUDGMENTS)  # an unknown one is an error, not read as qrels
+    return read_raw_judgments(labels, format=format)
 
 
 def _path_text(source: Any) -> str:

@@ -1,7 +1,7 @@
 """Figures 1 to 5 of the off-policy paper, with the published numbers beside ours.
 
 The paper's log is that of a Kaggle challenge, which is not part of this package. Without it, the figures are made from
-a simulated log whose ranker drifts from day to day; `KAGGLE_COMMAND` makes them from the file of the challenge.
+a simulated log whose ranker drifts from day to day; `kaggle_command` makes them from the file of the challenge.
 
 References
 ----------
@@ -21,10 +21,10 @@ from clickshift.display.tables import Rows
 from clickshift.experiments._backtest_figures import click_figure, error_figures, figure_sections
 from clickshift.experiments._backtest_report import BacktestResult
 from clickshift.experiments._off_policy_numbers import (
-    KAGGLE_COMMAND,
     bound_counterexample,
     bound_rows,
     compare_with_published,
+    kaggle_command,
     published_numbers,
 )
 from clickshift.experiments._protocol_settings import protocol_fields, shown_settings
@@ -143,7 +143,7 @@ class OffPolicyFigure(Experiment["OffPolicyFigureResult"]):
 
     def sources(self) -> dict[str, Any]:
         """Return where the log comes from."""
-        return {"log": str(self.log), "the paper's log": KAGGLE_COMMAND}
+        return {"log": str(self.log), "the paper's log": kaggle_command(self.figure)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -207,7 +207,7 @@ class OffPolicyFigureResult(ExperimentResult):
 
     @property
     def _log_sentence(self) -> str:
-        return f"The logs differ, and so do the numbers. On the paper's log: {KAGGLE_COMMAND}"
+        return f"The logs differ, and so do the numbers. On the paper's log: {kaggle_command(self.number)}"
 
     def facts(self) -> Mapping[str, Any]:
         """Return the conclusion, the rows, the published numbers, the bound, the command and the failures."""
@@ -216,7 +216,7 @@ class OffPolicyFigureResult(ExperimentResult):
             "rows": [row | {"M": "inf"} if row.get("M") == math.inf else row for row in self.task_rows],
             "published": self.published,
             "bound": self.bound,
-            "command": KAGGLE_COMMAND,
+            "command": kaggle_command(self.number),
         }
 
     def _document(self) -> Document:

@@ -16,7 +16,8 @@ from clickshift.data.corpus import Corpus, signed_log
 from clickshift.data.vocabulary import Vocabulary
 from clickshift.errors import FileError, SpecError
 from clickshift.experiments.click_vs_ips import data as data_module
-from clickshift.experiments.click_vs_ips._report import _TEXT_REVERSED, ClickVsIpsResult
+from clickshift.experiments.click_vs_ips._report import ClickVsIpsResult
+from clickshift.experiments.click_vs_ips._report_published import _TEXT_REVERSED
 from clickshift.experiments.click_vs_ips.data import (
     IPS_TRUE,
     NAIVE,
@@ -114,6 +115,8 @@ def test_the_two_sets_of_yahoo_are_not_mixed(tmp_path: Path) -> None:
             )
     with raises_code("several-sets", FileError, sets=["set1", "set2"]):
         read_corpus_split(tmp_path)
+    with raises_code("several-sets", FileError):  # before any task runs
+        cs.reproduce("ips-table2", corpus=str(tmp_path), seeds=1, workers=0)
     for path in tmp_path.glob("set2.*"):
         path.unlink()
     assert [part.n_queries for part in read_corpus_split(tmp_path)] == [1, 1, 1]
@@ -170,6 +173,27 @@ def test_the_conclusion_counts_every_number_with_its_reason() -> None:
         reason = verdict.removeprefix("differs ") if verdict != "differs" else "for a reason that is not known"
         assert f"{number} {reason}" in second
     assert second.startswith(f"{differ} differ: ")
+    for number, line in zip(result.to_dict()["published"], section.table, strict=True):
+        assert (number["published"], number["ours"]) == (line["published"].mean, line["ours"].mean)
+        assert number["half_width"] == line["ours"].half
+    json.dumps(result.to_dict()["published"])
+
+
+def test_one_reason_is_not_listed_and_fewer_queries_are_one() -> None:
+    rows = [row | {"set": "Istella", "data": "files", "queries": 100} for row in rows_of() if row["kind"] == "trained"]
+    largest = [row for row in rows if row["sessions"] > 1000 and row["model"] == IPS_TRUE]
+    result = ClickVsIpsResult(largest)
+    assert result.conclusion.split("\n\n")[:2] == [
+        "0 of 3 published numbers agree with ours within chance.",
+        "3 differ because only some queries are used.",
+    ]
+
+
+def test_columns_that_only_table_2_has_are_not_shown_elsewhere() -> None:
+    for collisions, shown in (((0.0,), {"sd", "mark", "our mark"}), ((0.0, 0.5), set())):
+        rows = [row for row in rows_of(collisions=collisions) if row["sessions"] > 1000]
+        (table,) = (one.table for one in ClickVsIpsResult(rows).document.sections if one.name == "published")
+        assert set(table[0]) & {"sd", "mark", "our mark"} == shown
 
 
 @pytest.mark.parametrize(

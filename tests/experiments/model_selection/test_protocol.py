@@ -24,11 +24,14 @@ from clickshift.experiments.model_selection.r2 import r2_rows
 from clickshift.experiments.model_selection.regret import ALL, regret_rows
 from clickshift.experiments.model_selection.strategies import STRATEGIES
 from clickshift.experiments.models import Contender
-from clickshift.experiments.runner import RunFolder, digest, run_tasks
+from clickshift.experiments.papers import table_or_figure
+from clickshift.experiments.runner import RunFolder, copy_reference_rows, digest, run_tasks
 from clickshift.learners.gradient import Gradient
 from clickshift.metrics.click_prediction import perplexity
 from clickshift.simulation.search_engine import SelectionWorld
 from tests.codes import raises_code
+from tests.rows import without_costs
+from tests.suite import Study
 
 Rows = list[dict[str, Any]]
 FULL = ModelSelection()
@@ -224,3 +227,23 @@ def test_the_shipped_rows_are_the_papers_grid_for_models_from_counts(tmp_path: P
         assert (row["high"] - row["low"]) / 2 == pytest.approx(margin, abs=5e-4)
     cmip = {row["model"]: row["cmip"] for row in result.rows() if row["kind"] == "metrics" and row["user"] == "PBM"}
     assert cmip["dCTR"] > 0.1 > cmip["PBM"]
+    same = table_or_figure("cmip-counts").make
+    assert same is not None
+    assert [digest(task) for task in same().tasks()] == [digest(task) for task in _shipped().tasks()]
+
+
+def _shipped() -> ModelSelection:
+    """The protocol whose rows come with the package."""
+    return ModelSelection(contenders=MODELS_FROM_COUNTS, seeds=7)
+
+
+@pytest.mark.study
+def test_a_shipped_cell_is_made_again(tmp_path: Path, study: Study) -> None:
+    """Models of one log; most of the time is its simulation."""
+    cells = [cell for cell in _shipped().tasks() if (cell.user[0], cell.training[0]) == ("Carousel", "LambdaMART")]
+    folder = RunFolder(tmp_path)
+    for cell in cells[: study.choose(smallest=1, full=3)]:
+        assert copy_reference_rows([cell], folder) == 1
+        fresh = [{name: value for name, value in row.items() if value is not None} for row in cell.rows()]
+        known = [{name: value for name, value in row.items() if value is not None} for row in folder.rows([cell])]
+        assert without_costs(fresh) == [pytest.approx(row) for row in without_costs(known)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -21,6 +20,7 @@ from clickshift.experiments.click_vs_ips._report_figures import (
     loss_figures,
     metric_curves,
 )
+from clickshift.experiments.click_vs_ips._report_published import agreement, published_lines, published_section
 from clickshift.experiments.click_vs_ips.data import (
     COUNTS,
     IPS_TRUE,
@@ -35,10 +35,7 @@ from clickshift.experiments.click_vs_ips.data import (
 )
 from clickshift.experiments.click_vs_ips.published import (
     LARGEST_LOG,
-    ONE_HOT_SET,
-    published_curve,
     published_rate,
-    published_table,
     set_of_rows,
 )
 from clickshift.experiments.experiment import Experiment, ExperimentResult
@@ -65,18 +62,6 @@ published figure are called bootstrapped 95 % intervals, but are one standard er
 _TEXT_TABLE = """Means over seeds with 95 % Student-t intervals. ▲ and ▼: significantly higher or lower than “PBM, true
 bias”, by two-sided Welch tests at level .0001 with Bonferroni correction for all pairs of models. ARP is the average
 rank of documents, weighted by grade; lower is better."""
-_TEXT_ONE_HOT = """The published rows of Naive and of estimated bias were in all likelihood computed differently: with
-every document in two queries of each split (the set one-hot-twice), from the last round instead of the best one, and
-with an examination that stayed near its random initial values (docs/decisions/0010)."""
-_TEXT_PUBLISHED = """Published: means over ten runs, with the printed standard deviation (sd) and mark after 100 million
-sessions; other sizes, collisions and eta are read from figures, to about .0005. A number agrees if the 95 % intervals
-of both means leave no difference."""
-_TEXT_REVERSED = """The order is reversed because every document is in one query here, as the paper describes, so that
-it is seen at one rank only. With every document in two queries (the set one-hot-twice), in all likelihood the published
-data, the second rank gains the click model .049 and IPS .015, and the order is the published one (.809 and .796;
-docs/decisions/0010)."""
-_REVERSED_AT = 10_000
-"""Number of sessions at which the order of PBM and IPS on the one-hot set is not the published one."""
 _TEXT_DIFFERENCES = """Differences in nDCG@10 on the same seed's clicks, second minus first, and the p-value of a
 two-sided paired t-test. Not corrected for multiple comparisons."""
 _TEXT_COLLISIONS = """Some documents have the features of others, so that a ranker must give them one score. The click
@@ -116,11 +101,26 @@ class ClickVsIpsResult(ExperimentResult):
 
     Notes
     -----
-    Facts (`to_dict`, `--json`): `conclusion`; `rows`, the tidy rows of the experiment; `failures`, the messages of the
-    tasks that failed.
+    Facts (`to_dict`, `--json`): `conclusion`; `rows`, the tidy rows of the experiment; `published`, one row per number
+    of the paper: `model`, `metric`, `sessions`, `collisions` or `eta`, `published`, `sd` and `mark` (as far as the
+    paper has them), `ours` with `half_width` of its 95 % interval, `our mark`, `difference` and `verdict`; `failures`,
+    the messages of the tasks that failed.
     """
 
     protocol: str = "Pointwise"
+
+    @property
+    def published(self) -> Rows:
+        """The paper's numbers beside ours, where the paper has the data set."""
+        lines: Rows = []
+        for row in published_lines(self._description[2]):
+            numbers = {name: value.mean if isinstance(value, Measured) else value for name, value in row.items()}
+            lines.append(numbers | {"half_width": row["ours"].half})
+        return lines
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return the conclusion, the rows, the published numbers and the failures."""
+        return {**super().facts(), "published": self.published}
 
     @cached_property
     def _description(self) -> tuple[str, str, list[Section]]:
@@ -137,7 +137,7 @@ class ClickVsIpsResult(ExperimentResult):
             text, caption = "", " ".join((*headline.explanation.split(), *headline.text.split(), headline.caption))
             shown = replace(headline, text=text, explanation="", caption=caption.strip(), page_only=False)
         rest = [section for section in sections if section is not headline]
-        published = [line for section in sections if section.name == "published" for line in section.table]
+        published = published_lines(sections)
         verdict = "agrees" if all(line["verdict"] == "agrees" for line in published) else "differs"
         return Document(
             title,
@@ -197,7 +197,10 @@ def _describe_pointwise(rows: Sequence[Row]) -> tuple[str, str, list[Section]]:
         sections.append(
             Section("In numbers", _TEXT_TABLE.split(" ▲")[0], table, name="values", page_only=_is_long(table))
         )
-    published = _published_section(rows, varied)
+    largest = [row for row in rows if row["kind"] == "trained" and row["sessions"] == LARGEST_LOG]
+    compared = list(dict.fromkeys(row["model"] for row in largest))
+    marks = {metric: _marks(largest, compared, metric) for metric in RANKING_METRICS} if largest else {}
+    published = published_section(rows, varied, marks, page_only=_MAX_SHOWN_ROWS)
     sections += [published] if published.table else []
     trained = [row for row in rows if row["kind"] == "trained" and row["sessions"] == most]
     means = {
@@ -208,23 +211,8 @@ def _describe_pointwise(rows: Sequence[Row]) -> tuple[str, str, list[Section]]:
     others = ", ".join(f"{model} {mean:.3f}" for model, mean in means.items() if model != best)
     where = f"on average over {' and '.join(varied)}" if set(varied) - {"sessions"} else f"after {most:,} sessions"
     answer = f"Highest nDCG@10 {where}: {best} ({means[best]:.3f}). The others: {others}."
-    answer = "\n\n".join(filter(None, (_agreement(published.table), answer)))
+    answer = "\n\n".join(filter(None, (agreement(published.table), answer)))
     return f"Click models and IPS rankers on the data set “{data}”", answer, sections
-
-
-def _agreement(published: Sequence[Row]) -> str:
-    """Say how many published numbers agree with ours, and why the others differ; empty without any."""
-    if not published:
-        return ""
-    others = Counter(str(line["verdict"]) for line in published if line["verdict"] != "agrees")
-    text = f"{len(published) - others.total()} of {len(published)} published numbers agree with ours within chance"
-    reasons = [
-        f"{number} {reason.removeprefix('differs ') if reason != 'differs' else 'for a reason that is not known'}"
-        for reason, number in others.most_common()
-    ]
-    if not reasons:
-        return f"{text}."
-    return f"{text}.\n\n{others.total()} differ: {'; '.join(reasons)}."
 
 
 def _describe_losses(rows: Sequence[Row]) -> tuple[str, str, list[Section]]:
@@ -341,37 +329,6 @@ def _quality_table(rows: Sequence[Row]) -> Rows:
             line[f"{metric} mark"] = marks[metric][model]
         table.append(line)
     return table
-
-
-def _published_section(rows: Sequence[Row], varied: Sequence[str]) -> Section:
-    """Return the published numbers beside ours, with what is known of their differences."""
-    trained = [row for row in rows if row["kind"] == "trained"]
-    largest = [row for row in trained if row["sessions"] == LARGEST_LOG]
-    models = list(dict.fromkeys(row["model"] for row in largest))
-    marks = {metric: _marks(largest, models, metric) for metric in RANKING_METRICS} if largest else {}
-    table = published_table(trained, varied, marks)
-    text = _TEXT_PUBLISHED
-    if set_of_rows(rows) == ONE_HOT_SET and set(varied) <= {"sessions"}:
-        text = f"{text}\n\n{_TEXT_ONE_HOT}\n\n{_reversal(trained)}"
-    return Section("Published, and ours", text.strip(), table, name="published", page_only=_is_long(table))
-
-
-def _reversal(rows: Sequence[Row]) -> str:
-    """Say whether IPS is ahead of the click model at 10,000 sessions, as it is not in the paper, and why; else ""."""
-    ours = []
-    for model in (PBM_TRUE, IPS_TRUE):
-        values = [*values_by_seed(rows, "nDCG@10", model=model, sessions=_REVERSED_AT).values()]
-        if not values:
-            return ""
-        ours.append(float(np.mean(values)))
-    published = [published_curve(ONE_HOT_SET, "sessions", model)[_REVERSED_AT] for model in (PBM_TRUE, IPS_TRUE)]
-    text = (
-        f"At {_REVERSED_AT:,} sessions the published order is PBM {published[0]:.3f}, IPS {published[1]:.3f}; ours is "
-        f"PBM {ours[0]:.3f}, IPS {ours[1]:.3f}."
-    )
-    if ours[1] <= ours[0]:
-        return text
-    return f"{text} {_TEXT_REVERSED}"
 
 
 def _marks(rows: Sequence[Row], models: Sequence[str], metric: str) -> dict[str, str]:

@@ -131,12 +131,19 @@ def pointwise_data(corpus: str, *, queries: int | None = None) -> PointwiseData:
         "one-hot", "one-hot-twice", "builtin", or a LETOR file or folder.
     queries
         Number of training queries; None for the default. The one-hot set ignores it.
+
+    Raises
+    ------
+    FileError
+        "several-sets" if a folder holds the files of both sets of Yahoo.
     """
     if corpus in {ONE_HOT, ONE_HOT_TWICE}:
         return PointwiseData(content=corpus, corpus=corpus)
     if corpus == BUILTIN:
         return PointwiseData(content=corpus, corpus=corpus, queries=queries)
-    return PointwiseData(content=content_key(corpus_files(corpus)), corpus=corpus, queries=queries)
+    files = corpus_files(corpus)
+    _check_one_set(corpus, files)
+    return PointwiseData(content=content_key(files), corpus=corpus, queries=queries)
 
 
 def read_corpus_split(path: str | Path, *, fold: int = 0) -> CorpusSplit:
@@ -156,6 +163,19 @@ def read_corpus_split(path: str | Path, *, fold: int = 0) -> CorpusSplit:
         "several-sets" if a folder holds the files of both sets of Yahoo.
     """
     files = corpus_files(path)
+    _check_one_set(path, files)
+    names = [unpacked_name(file).name.lower() for file in files]
+    by_part = [[file for file, name in zip(files, names, strict=True) if part in name] for part in _PARTS]
+    if sum(map(len, by_part)) == len(files) and all(by_part):
+        return _with_common_scale([read_corpus(group) for group in by_part])
+    if _has_folds(files):
+        rotated = files[fold:] + files[:fold]
+        return _with_common_scale([read_corpus(group) for group in (rotated[:3], rotated[3:4], rotated[4:])])
+    return _random_split(read_corpus(files))
+
+
+def _check_one_set(path: str | Path, files: Sequence[Path]) -> None:
+    """Check that files are not those of both sets of Yahoo."""
     names = [unpacked_name(file).name.lower() for file in files]
     sets = sorted({name[: len("set1")] for name in names if name.startswith(("set1.", "set2."))})
     if len(sets) > 1:
@@ -166,13 +186,6 @@ def read_corpus_split(path: str | Path, *, fold: int = 0) -> CorpusSplit:
             code="several-sets",
             sets=sets,
         )
-    by_part = [[file for file, name in zip(files, names, strict=True) if part in name] for part in _PARTS]
-    if sum(map(len, by_part)) == len(files) and all(by_part):
-        return _with_common_scale([read_corpus(group) for group in by_part])
-    if _has_folds(files):
-        rotated = files[fold:] + files[:fold]
-        return _with_common_scale([read_corpus(group) for group in (rotated[:3], rotated[3:4], rotated[4:])])
-    return _random_split(read_corpus(files))
 
 
 def _has_folds(files: Sequence[Path]) -> bool:

@@ -109,6 +109,7 @@ class PointwiseCell:
         setting: dict[str, Any] = {"data": self.data.name, "set": self.data.published_set, "sessions": self.sessions}
         setting |= {"eta": self.eta, "collisions": self.collisions}
         setting |= {"as_published": True} if self.data.as_published else {}
+        setting |= {} if self.data.queries is None or self.data.is_one_hot else {"queries": self.data.queries}
         user = PBM(self.eta, self.noise)
         rows: list[dict[str, Any]] = []
         runs: list[tuple[dict[str, Any], FixedRankingEngine, Run]] = []

@@ -183,7 +183,7 @@ def _compared(
 def _reason(row: Row, model: str, axis: str, point: float) -> str:
     """Say why a number differs, as far as it is known (docs/decisions/0010); `row` is one of ours."""
     if set_of_rows([row]) != ONE_HOT_SET:
-        return "differs"
+        return "differs because only some queries are used" if row.get("queries") else "differs"
     if model.startswith("PBM, estimated"):
         return "differs because the published examination hardly left its random start"
     reasons = ["the data (two copies of each document)"] if row["data"] == ONE_HOT_SET else []
