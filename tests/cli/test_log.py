@@ -207,6 +207,23 @@ def test_encoding_needs_a_folder_for_a_log_in_memory(work: Path, tmp_path: Path)
     assert cs.encode_log(log, tmp_path / "encoded").log.total == log.total
 
 
+def test_encode_keeps_all_columns_of_a_log_in_memory(tmp_path: Path) -> None:
+    lists = cs.Rankings(
+        cs.Vocabulary.of(["tv"] * 2, ["a", "b"])[0],
+        np.zeros(3, np.int32),
+        np.array([[0, 1], [1, 0], [0, 1]], np.int32),
+        segments={"device": cs.Segment.of(["phone", None, "desktop"])},
+    )
+    signals = {"purchase": np.eye(3, 2, dtype=bool), "revenue": np.array([[2.5, np.nan], [0, 1], [0, 0]])}
+    log = cs.Sessions(lists, np.ones((3, 2), bool), signals=signals)
+    (encoded,) = cs.encode_log(log, tmp_path / "encoded").log.chunks()
+    assert encoded.segments["device"].labels == ("desktop", "phone")
+    assert encoded.segments["device"].code.tolist() == [1, -1, 0]
+    assert encoded.signals.keys() == signals.keys()
+    for name, values in signals.items():
+        np.testing.assert_array_equal(encoded.signals[name], values)
+
+
 def test_bad_arguments_have_codes(work: Path, tmp_path: Path) -> None:
     log, counts = work / "mon.parquet", work / "mon.counts"
     files = tmp_path / "a.parquet", tmp_path / "b.parquet"

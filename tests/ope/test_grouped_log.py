@@ -16,8 +16,8 @@ from clickshift.errors import DataError, SpecError
 from clickshift.io.read_log import write_log
 from clickshift.models import PBM
 from clickshift.models.base import pair_table
-from clickshift.ope import Bootstrap, GroupedLog, Reward, evaluate_target, grouped_log
-from clickshift.ope.grouped_log import compact_sessions
+from clickshift.ope import Bootstrap, GroupedLog, Reward, evaluate_target
+from clickshift.ope.compact_sessions import compact_sessions
 from tests.codes import raises_code
 
 
@@ -142,7 +142,7 @@ def test_rows_that_are_merged_while_an_encoded_log_is_read_keep_the_estimates(
     write_log(log, tmp_path / "log.parquet")
     encoded = open_log(tmp_path / "log.parquet", in_memory=False, output=tmp_path / "encoded")
     assert isinstance(encoded, EncodedLog)
-    monkeypatch.setattr(grouped_log, "_WAITING_ROWS", 100)
+    monkeypatch.setattr("clickshift.ope.compact_sessions._WAITING_ROWS", 100)
     monkeypatch.setattr(EncodedLog, "chunks", lambda self: (log[k : k + 150] for k in range(0, rows, 150)))
     merged = compact_sessions(encoded, Reward(), users=users)
     assert merged.total == rows

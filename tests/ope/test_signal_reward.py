@@ -106,6 +106,7 @@ def test_the_answer_for_revenue_holds_the_planted_truth() -> None:
     assert "revenue per session" in evaluation.conclusion
     treatment = evaluation.to_dict()["reward_treatment"]
     assert 0 < treatment["cut_share"] < 0.02
+    assert f"(cuts {treatment['cut_share']:.2%} of the log's reward)" in evaluation._document().data
 
 
 def test_models_calibrated_on_values_reproduce_those_of_each_document() -> None:

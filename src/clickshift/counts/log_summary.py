@@ -231,8 +231,12 @@ class LogSummary(Result):
             "rank groups": graph.describe_groups(),
             "weakest link": f"{graph.weakest_link:,.1f} effective swaps" if len(self.clicks) > 1 else "none",
             "identifiability": graph.verdict if graph.warning() else self.identifiability,
-            "logged propensities": "yes" if self.propensities else "none",
-            **({} if self.time is None else {"time": " to ".join(self.time)}),
+            "propensities of lists": "yes" if self.propensities else "none",
+            **(
+                {}
+                if self.time is None
+                else {"time": " to ".join(text.removesuffix(".000000000") for text in self.time)}
+            ),
             **({} if self.users is None else {"users": self.users}),
             **({} if self.columns is None else self.columns.sizes(self.sessions)),
         }

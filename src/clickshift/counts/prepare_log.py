@@ -22,6 +22,7 @@ from clickshift.io.encode.duckdb import DuckdbLimits
 from clickshift.io.encode.writer import copy_encoded
 from clickshift.io.read_log import check_different, check_output, log_files, write_log
 from clickshift.io.read_report import OnBadLine
+from clickshift.io.tables.extra_columns import columns_with
 
 
 @final
@@ -288,7 +289,8 @@ def encode_log(
         raise SpecError("a log in memory can be encoded only to a folder: pass output.", code="missing-output")
     with temporary_folder() as folder:
         write_log(opened, file := folder / "log.parquet")
-        encoded = open_log(file, progress=progress, **options)
+        kept = columns_with(None, list(opened.signals), list(opened.segments))
+        encoded = open_log(file, columns=kept, progress=progress, **options)
     assert isinstance(encoded, EncodedLog)
     return EncodedLogSummary(encoded)
 

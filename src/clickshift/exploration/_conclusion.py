@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from clickshift.counts.log_summary import LogSummary
+from clickshift.data.description import period
 from clickshift.experiments.comparison import Comparison
 from clickshift.models import model_name
 from clickshift.models.base import ClickModel
@@ -100,7 +101,7 @@ def data_line(name: str, summary: LogSummary, model: ClickModel, fitted: bool, c
     if summary.columns is not None and (described := summary.columns.describe()):
         parts.append(described)
     if summary.time is not None:
-        parts.append(f"{summary.time[0]} to {summary.time[1]}")
+        parts.append(period(*summary.time))
     evidence = model.evidence
     if fitted:
         parts.append(f"{model_name(model)} fitted on all of it by maximum likelihood")

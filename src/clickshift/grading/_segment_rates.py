@@ -69,6 +69,12 @@ class SegmentRates:
         """Whether labels differ beyond chance."""
         return self.difference.p_value < RATE_LEVEL
 
+    @cached_property
+    def is_rate(self) -> bool:
+        """Whether what follows a click is 0 or 1, so that its mean is the rate of conversions."""
+        conversions = self.counts.by_label(self.counts.followed[self.number])[1]
+        return bool((self.counts.amounts[self.number][0] == conversions).all())
+
     def facts(self) -> dict[str, Any]:
         """Return the tests, and a row per label."""
         slope, p_value = self.rank_trend
@@ -93,7 +99,7 @@ class SegmentRates:
         mean = total / n
         half = normal_quantile((1 + self.level) / 2) * np.sqrt(np.maximum(squares / n - mean**2, 0) / n)
         value_low, value_high = np.maximum(mean - half, 0.0), mean + half
-        if (total == conversions).all():  # 0 or 1
+        if self.is_rate:
             value_low, value_high = low, high
         columns = {
             "label": counts.segments.labels,
@@ -129,12 +135,11 @@ class SegmentRates:
         table = [
             {
                 self.name: row["label"],
-                "sessions": row["sessions"],
                 "click-through rate": f"{row['click_through_rate']:.1%}",
                 "clicks": as_count(row["clicks"]),
                 "conversions": as_count(row["conversions"]),
-                "conversions per click": f"{row['rate']:.1%}",
-                "same documents": f"{row['relative_conversions']:.2f}",
+                **({} if self.is_rate and not self.value.click else {"rate": f"{row['rate']:.1%}"}),
+                "ratio": f"{row['relative_conversions']:.2f}",
                 unit: row["value"],
                 "low": row["low"],
                 "high": row["high"],
@@ -150,8 +155,7 @@ class SegmentRates:
             table=table,
             figure=partial(dot_plot, self.labels, axis=f"{unit}, with {self.level:.0%} intervals"),
             text=f"{self._test()} {trend}",
-            caption="Same documents: conversions divided by what they were if each document converted alike on all "
-            "labels.",
+            caption="Ratio: conversions divided by what they were if each document converted alike on all labels.",
             name=f"{self.value}-by-{self.name}",
         )
 

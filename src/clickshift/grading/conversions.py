@@ -197,7 +197,7 @@ class Conversions(Result):
                         "rank": row["rank"],
                         "clicks": as_count(row["clicks"]),
                         "conversions": as_count(row["conversions"]),
-                        "expected": row["expected"],
+                        "expected": round(row["expected"], 1),
                     }
                     for row in own["by_rank"]
                 ],

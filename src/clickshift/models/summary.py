@@ -320,7 +320,7 @@ def _curve_section(curve: Sequence[Row], model: str = "") -> Section:
     )
 
 
-_ROWS_SHOWN = 20
+_ROWS_SHOWN = 30
 """Most rows of a curve that a terminal shows."""
 
 

@@ -14,13 +14,16 @@ from clickshift.counts.cells import Cells
 from clickshift.counts.connectivity import SwapGraph, swap_graph
 from clickshift.counts.conversion_counts import ConversionCounts
 from clickshift.data.days import days_of
+from clickshift.data.segments import Segment
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.signal_values import SignalValue
 from clickshift.errors import DataError
 from clickshift.learners.conversion_rates import rank_dependence
+from clickshift.models import model_title
 from clickshift.models.base import ClickModel, at_rank
 from clickshift.models.pbm import PBM
 from clickshift.models.perturb import is_pair_table
+from clickshift.models.segmented import Segmented
 from clickshift.ope.answer import MAX_LOST_USABLE, Answer, TargetValues, clipping_constant, make_answer
 from clickshift.ope.family_values import N_GROUPS, FamilyJackknife
 from clickshift.ope.grouped_log import GroupedLog
@@ -108,7 +111,13 @@ class LogModels:
         """
         rankings = sessions.rankings
         plain = Sessions.checked(
-            Rankings.checked(rankings.vocabulary, rankings.query, rankings.pair, rankings.shown),
+            Rankings.checked(
+                rankings.vocabulary,
+                rankings.query,
+                rankings.pair,
+                rankings.shown,
+                segments=_segment_of(model, rankings),
+            ),
             sessions.click,
             sessions.count,
             signals={} if log.reward.signal is None else sessions.signals,
@@ -122,7 +131,7 @@ class LogModels:
             families = tuple(name for name in FAMILIES if name != "PBM")
             given["PBM"] = _pbm_with(examination, cells)
         if model is not None:
-            given[f"given {type(model).__name__}"] = _in_log_vocabulary(model, merged)
+            given[f"given {model_title(model)}"] = _in_log_vocabulary(model, merged)
         progress("fitting click-model families")
         fits = fit_families(
             merged,
@@ -163,7 +172,14 @@ class LogModels:
         target = self.targets[number]
         clip = clipping_constant(self._n_sessions(target))
         families = [
-            self.jackknife.value(fit, target, clip, replicates=fit.kept, progress=progress) for fit in self.fits
+            self.jackknife.value(
+                fit,
+                target.by_segment(self.log) if isinstance(fit.model, Segmented) else target,
+                clip,
+                replicates=fit.kept,
+                progress=progress,
+            )
+            for fit in self.fits
         ]
         model_free = model_free_values(
             self.log, probabilities, target, logging, n_groups=N_GROUPS, max_lost=MAX_LOST_USABLE, seed=0
@@ -247,6 +263,9 @@ def _pbm_with(examination: Float[np.ndarray, " rank"], cells: Cells) -> PBM:
 
 def _in_log_vocabulary(model: ClickModel, sessions: Sessions) -> ClickModel:
     """Return a model with its tables over pairs in the vocabulary of the log, where it has such tables."""
+    if isinstance(model, Segmented):
+        own = _in_log_vocabulary(model.pooled, sessions)
+        return replace(model, vocabulary=own.vocabulary, evidence=None, components=(own,))
     tables = [f.name for f in fields(model) if is_pair_table(f)]
     if not tables:
         return model
@@ -284,6 +303,12 @@ def _value_by_rank(sessions: Sessions) -> str:
         f"Click models take the value of a click as that of its document, but the same documents convert {slope:+.1%} "
         f"per rank of the click (p = {p_value:.1g})."
     )
+
+
+def _segment_of(model: ClickModel | None, rankings: Rankings) -> dict[str, Segment]:
+    """Return the segment of lists that a model follows, by its name."""
+    name = model.segment if isinstance(model, Segmented) else None
+    return {own: segment for own, segment in rankings.segments.items() if own == name}
 
 
 def _drift(sessions: Sessions, fit: FamilyFit) -> str:

@@ -179,7 +179,13 @@ class PolicyEvaluation(Result):
         main = self.answer_compare or self.answer
         verdict = "" if main is None else difference_verdict(main.verdict, main.difference_low, main.difference_high)
         return Document(
-            _TITLE, self.conclusion, sections, self.settings, verdict, _data_line(e, self.settings), self._headline()
+            _TITLE,
+            self.conclusion,
+            sections,
+            self.settings,
+            verdict,
+            _data_line(e, self.settings, self.treatment),
+            self._headline(),
         )
 
     def _headline(self) -> Section:
@@ -222,11 +228,15 @@ class PolicyEvaluation(Result):
         return Section(title, text, _estimate_table(results), name=file_name, folded=True)
 
 
-def _data_line(e: Estimate, settings: Mapping[str, Any]) -> str:
+def _data_line(e: Estimate, settings: Mapping[str, Any], treatment: SignalTreatment | None) -> str:
     """Say in one line what the data were."""
     skipped = f"; {e.sessions_skipped:,} sessions of other queries are skipped" if e.sessions_skipped else ""
     queries = f"{e.queries:,} {'query' if e.queries == 1 else 'queries'}"
-    return f"Data: {e.sessions:,} sessions of {queries} in {settings['log']}{skipped}. Reward: {e.reward} per session."
+    cut = ""
+    if treatment is not None and treatment.cut_sessions:
+        cut = f", at most {treatment.limit:,.4g} (cuts {treatment.cut_share:.2%} of the log's reward)"
+    log = f"{e.sessions:,} sessions of {queries} in {settings['log']}{skipped}"
+    return f"Data: {log}. Reward: {e.reward} per session{cut}."
 
 
 def _value_text(estimate: Estimate) -> str:

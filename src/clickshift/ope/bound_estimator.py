@@ -273,10 +273,8 @@ def _predicted_rewards(log: GroupedLog, units: WeightUnits, estimator: Estimator
     model, max_error = estimator.model, estimator.max_error
     assert model is not None, "called for estimators with a click model"
     if units.by_rank:
-        predicted: np.ndarray = model.click_prob(log.lists, max_error=max_error) * log.theta
-    else:
-        predicted = log.reward.expected(model, log.lists, max_error=max_error)[:, None]
-    return log.by_entry(predicted)
+        return log.of_lists(lambda lists: model.click_prob(lists, max_error=max_error) * log.theta)
+    return log.of_lists(lambda lists: log.reward.expected(model, lists, max_error=max_error)[:, None])
 
 
 @njit(cache=True, nogil=True)

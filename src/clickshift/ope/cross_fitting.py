@@ -25,10 +25,11 @@ from clickshift.ope._optimise import best_exposure, best_lists, best_placement
 from clickshift.ope._optimised_policy import OptimisedPolicy as OptimisedPolicy
 from clickshift.ope._optimised_policy import PooledAnswer, PooledValue
 from clickshift.ope.bound_estimator import BoundEstimator
+from clickshift.ope.compact_sessions import compact_sessions
 from clickshift.ope.estimate import Difference, Estimate, evaluate_target, paired_difference
 from clickshift.ope.estimators import Estimator
 from clickshift.ope.evaluate import evaluate_policy
-from clickshift.ope.grouped_log import GroupedLog, compact_sessions, sum_by_index
+from clickshift.ope.grouped_log import GroupedLog, sum_by_index
 from clickshift.ope.intervals import Bernstein, Bootstrap
 from clickshift.ope.rewards import Reward
 from clickshift.ope.target_policy import TargetProbabilities

@@ -26,9 +26,10 @@ from clickshift.io.read_report import OnBadLine
 from clickshift.ope._decision_report import VERDICTS, CandidateDecision, Check, Decision, TurningPoint, Verdict
 from clickshift.ope._examination import fitted_examination
 from clickshift.ope.answer import Answer
+from clickshift.ope.compact_sessions import compact_sessions
 from clickshift.ope.daily_residuals import DayResidual, ResidualDrift
 from clickshift.ope.evaluate import SHORTER_TARGETS, evaluate_policy
-from clickshift.ope.grouped_log import GroupedLog, compact_sessions
+from clickshift.ope.grouped_log import GroupedLog
 from clickshift.ope.logged_propensities import checked_kind
 from clickshift.ope.rewards import Reward
 from clickshift.ope.target_policy import Target, TargetLike, TargetProbabilities, as_target, ranked_queries

@@ -31,6 +31,7 @@ from clickshift.ope._answer_targets import LogModels, share_of_holes
 from clickshift.ope._examination import fitted_examination, read_examination
 from clickshift.ope._report import PolicyEvaluation, difference_facts, notes_of
 from clickshift.ope.answer import MIN_SESSIONS, Answer, too_few_sessions
+from clickshift.ope.compact_sessions import compact_sessions
 from clickshift.ope.daily_residuals import DayResidual, day_residuals
 from clickshift.ope.estimate import (
     PAPER_ESTIMATORS,
@@ -40,7 +41,7 @@ from clickshift.ope.estimate import (
     paired_difference,
 )
 from clickshift.ope.estimators import Estimator, checked_clip
-from clickshift.ope.grouped_log import GroupedLog, compact_sessions
+from clickshift.ope.grouped_log import GroupedLog
 from clickshift.ope.intervals import Bootstrap
 from clickshift.ope.logged_propensities import checked_kind
 from clickshift.ope.rewards import Reward
@@ -208,16 +209,18 @@ def evaluate_policy(
     columns = columns_for(click_model, columns)
     opened = _open_with_signals(log, reward, columns, on_bad_line, progress)
     warn_of_severe_defects(opened)
+    segment = click_model.segment if isinstance(click_model, Segmented) else None
     if isinstance(click_model, Segmented):
         click_model.warn_of_unknown_labels(opened.chunks())
     targets = _targets(target, compare, click_model, derive, opened, seed)
     cuttable = logging_policy != "propensities" or propensity_kind != "marginal" or not _has_list_propensities(opened)
     reward, cut = _shown_ranks(reward, opened, list(targets.values()), cuttable=cuttable)
+    by_position = logging_policy == "propensities"
     sessions, left_out = _shared_sessions(
-        opened, list(targets.values()), reward, cluster, propensities=logging_policy == "propensities"
+        opened, list(targets.values()), reward, cluster, propensities=by_position, segment=segment
     )
     sessions, reward, treatment = with_outcomes(sessions, reward, quantile=winsorise)
-    logged = GroupedLog.of(sessions, reward, cluster=cluster, propensity_kind=propensity_kind)
+    logged = GroupedLog.of(sessions, reward, cluster=cluster, propensity_kind=propensity_kind, segment=segment)
     names = _estimator_names(
         estimators, logged, logging_policy, with_model=click_model is not None and target is not None
     )
@@ -460,7 +463,7 @@ def _name(source: Any, otherwise: str) -> str:
 
 
 def _shared_sessions(
-    log: Log, targets: Sequence[Target], reward: Reward, cluster: str, *, propensities: bool
+    log: Log, targets: Sequence[Target], reward: Reward, cluster: str, *, propensities: bool, segment: str | None
 ) -> tuple[Sessions, list[str]]:
     """Return the sessions to evaluate the targets on, in memory, and remarks on those that are left out.
 
@@ -478,7 +481,10 @@ def _shared_sessions(
     if isinstance(log, Sessions):
         sessions = with_values(log if len(targets) == 1 else log[kept], reward)
     else:
-        sessions = compact_sessions(log, reward, queries=shared, users=cluster == "user", propensities=propensities)
+        users = cluster == "user"
+        sessions = compact_sessions(
+            log, reward, queries=shared, users=users, propensities=propensities, segment=segment
+        )
     if not (left_out := log.total - sessions.total):
         return sessions, []
     if len(targets) > 1:

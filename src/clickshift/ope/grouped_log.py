@@ -7,7 +7,8 @@ subtracted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import final, no_type_check
 
@@ -17,18 +18,13 @@ from numba import njit
 
 from clickshift.core.parallel import for_ranges
 from clickshift.core.unique_rows import distinct_rows, stable_order
-from clickshift.data._columns import key_columns, rows_of
-from clickshift.data.days import floor_to_day
-from clickshift.data.encoded_log import EncodedLog
+from clickshift.data._columns import rows_of
+from clickshift.data.segments import Segment
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError
 from clickshift.ope.logged_propensities import LoggedPropensities, PropensityKind, checked_kind
-from clickshift.ope.rewards import OUTCOME, Outcome, Reward
-from clickshift.ope.signal_reward import with_values
-
-_WAITING_ROWS = 1 << 20
-"""Number of rows of an encoded log that are read before equal ones are merged."""
+from clickshift.ope.rewards import Outcome, Reward
 
 
 @final
@@ -95,9 +91,9 @@ class Clusters:
 class GroupedLog:
     """Distinct lists of a log, truncated to the ranks that the reward counts. The context of a list is its query.
 
-    An entry is a distinct list together with its logged propensities: entries are lists where the log has no
-    propensities. A cell is a document at a rank, among those that were shown. Lists of a query are adjacent, and so are
-    entries of a list, so that counts by document are close in memory.
+    An entry is a distinct list together with its logged propensities, and its label of a segment that is kept: entries
+    are lists where there is neither. A cell is a document at a rank, among those that were shown. Lists of a query are
+    adjacent, and so are entries of a list, so that counts by document are close in memory.
 
     Lists are equal if they show the same documents at the same ranks: where their holes are is part of a list. A hole
     is no cell. A list whose documents are all below the ranks that count is empty here, and its sessions count.
@@ -134,6 +130,8 @@ class GroupedLog:
         User, or other cluster, of each row of the log; None where sessions are independent.
     propensity_kind
         What the propensities by position are the probabilities of.
+    segments
+        The segment of each entry by its name, if one is kept.
 
     Examples
     --------
@@ -159,6 +157,7 @@ class GroupedLog:
     count: Float[np.ndarray, " row"]
     cluster: Int[np.ndarray, " row"] | None
     propensity_kind: PropensityKind = "marginal"
+    segments: Mapping[str, Segment] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -168,6 +167,7 @@ class GroupedLog:
         *,
         cluster: str | np.ndarray = "session",
         propensity_kind: str = "marginal",
+        segment: str | None = None,
     ) -> GroupedLog:
         """Group the sessions of a log by list.
 
@@ -184,6 +184,9 @@ class GroupedLog:
             What the propensities by position are the probabilities of: a document at its rank ("marginal"), given the
             documents above ("conditional"), together with them ("cascade"), or of a policy that fills every position by
             itself ("independent").
+        segment
+            Segment of the log whose labels are kept apart, for click models with a curve per label; a log without it
+            has none.
 
         Returns
         -------
@@ -221,6 +224,8 @@ class GroupedLog:
         rank_prob = None if rankings.propensity is None else np.ascontiguousarray(rankings.propensity[:, :ranks])
         columns = [] if log_prob is None else [log_prob[:, None]]
         columns += [] if rank_prob is None else [rank_prob]
+        kept = {name: own for name, own in rankings.segments.items() if name == segment}
+        columns += [own.code.astype(np.float64)[:, None] for own in kept.values()]
         if any(not np.array_equal(column, column[first][of_row]) for column in columns):
             keys = np.concatenate([of_row[:, None], *(column.view(np.int64) for column in columns)], axis=1)
             entry_of, first = _sort_groups(*distinct_rows(keys), of_row, len(lists))
@@ -239,6 +244,7 @@ class GroupedLog:
             sessions.count.astype(np.float64),
             _cluster_numbers(sessions, cluster),
             kind,
+            rows_of(kept, first),
         )
 
     @property
@@ -340,6 +346,27 @@ class GroupedLog:
         """Spread values by list over entries; not copied where entries are lists."""
         return of_list if len(self.list_of) == len(self.lists) else of_list[self.list_of]
 
+    def of_lists(self, values: Callable[[Rankings], Float[np.ndarray, "list slot"]]) -> Float[np.ndarray, "entry slot"]:
+        """Compute values of the list of each entry, such as the predictions of a click model: once for each list.
+
+        Where the labels of a segment are kept, lists carry them.
+        """
+        if not self.segments:
+            return self.by_entry(values(self.lists))
+        own = self.lists[self.list_of]
+        lists = Rankings.checked(own.vocabulary, own.query, own.pair, own.shown, segments=dict(self.segments))
+        return values(lists)
+
+    @cached_property
+    def segment_shares(self) -> Float[np.ndarray, "query label_or_unknown"]:
+        """Share of each label of the kept segment among the sessions of a query; the last is of unknown labels."""
+        (segment,) = self.segments.values()
+        size = len(segment.labels) + 1
+        number = self.query.astype(np.int64) * size + segment.code % size
+        sessions = np.bincount(number, self.total.shown[:, 0], self.n_queries * size).reshape(-1, size)
+        shares: np.ndarray = sessions / np.maximum(sessions.sum(axis=1, keepdims=True), 1e-300)
+        return shares
+
     def per_query(self, values: Num[np.ndarray, "entry part"]) -> Float[np.ndarray, "query part"]:
         """Sum values by entry over the entries of each query."""
         return sum_by_index(self.query, values, self.n_queries)
@@ -348,92 +375,6 @@ class GroupedLog:
         return (
             f"GroupedLog({self.count.sum():,.0f} sessions, {len(self.lists):,} distinct lists of {self.n_ranks} ranks)"
         )
-
-
-def compact_sessions(
-    log: EncodedLog,
-    reward: Reward,
-    *,
-    queries: Bool[np.ndarray, " query"] | None = None,
-    users: bool = False,
-    propensities: bool = False,
-) -> Sessions:
-    """Read an encoded log into memory as rows that differ in list, clicks or day: equal sessions are counted.
-
-    Estimates from them are those of the log itself.
-
-    Parameters
-    ----------
-    log
-        The encoded log.
-    reward
-        Reward of a list: only the ranks that it counts are kept, unless the log has propensities of whole lists.
-    queries
-        Mask of the queries to read; None for all.
-    users
-        Whether to keep the users of sessions apart.
-    propensities
-        Whether to keep propensities by position, where the log has them.
-
-    Returns
-    -------
-    Sessions
-        The rows with their counts, in order of first appearance.
-
-    Raises
-    ------
-    DataError
-        If there is no such session ("no-sessions").
-    """
-    ranks = log.n_ranks if "log_prob" in log.kinds else len(reward.theta(log.n_ranks))
-    parts: list[Sessions] = []
-    for chunk in log.chunks():
-        part = chunk if queries is None else chunk[queries[chunk.rankings.query]]
-        if len(part):
-            part = with_values(part, reward)
-            parts.append(_merge_equal_rows(part, ranks, users, propensities))
-        # the merged rows are merged again when as many new ones wait, so that each row is merged a few times only
-        if sum(map(len, parts[1:])) > max(len(parts[0]) if parts else 0, _WAITING_ROWS):
-            parts = [_merge_equal_rows(Sessions.concat(parts), ranks, users, propensities)]
-    if not parts:
-        raise DataError("no session of the log belongs to one of these queries.", code="no-sessions")
-    return parts[0] if len(parts) == 1 else _merge_equal_rows(Sessions.concat(parts), ranks, users, propensities)
-
-
-def _merge_equal_rows(sessions: Sessions, ranks: int, users: bool, propensities: bool) -> Sessions:
-    """Merge the rows with equal first ranks, clicks and days, and add their counts."""
-    rankings = sessions.rankings
-    pair, shown, click = (a[:, :ranks] for a in (rankings.pair, rankings.shown, sessions.click))
-    time = None if sessions.time is None else floor_to_day(sessions.time)
-    user = sessions.user if users else None
-    keys = [list_keys(rankings, ranks), pack_rows(np.packbits(click, axis=1))]
-    rank_prob = None
-    if propensities and rankings.propensity is not None:
-        rank_prob = np.ascontiguousarray(rankings.propensity[:, :ranks])
-        keys.append(rank_prob.view(np.int64))
-    values = sessions.signals.get(OUTCOME)
-    signals = {} if values is None else {OUTCOME: np.ascontiguousarray(values[:, :ranks])}
-    keys += key_columns(None, signals, {})
-    for column in (time, rankings.log_prob, user):
-        if column is not None:
-            keys.append(np.unique(column, return_inverse=True)[1][:, None])
-    group, first = distinct_rows(np.concatenate(keys, axis=1, dtype=np.int64))
-    log_prob = None if rankings.log_prob is None else rankings.log_prob[first]
-    return Sessions(
-        Rankings.checked(
-            rankings.vocabulary,
-            rankings.query[first],
-            pair[first],
-            shown[first],
-            log_prob,
-            None if rank_prob is None else rank_prob[first],
-        ),
-        click[first],
-        np.bincount(group, sessions.count, len(first)).astype(np.int64),
-        None if time is None else time[first],
-        None if user is None else user[first],
-        rows_of(signals, first),
-    )
 
 
 def tally_resampled(

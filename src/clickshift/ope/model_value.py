@@ -17,6 +17,7 @@ Tanaka, K. et al. (2026). Off-policy evaluation for ranking policies under deter
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, final
 
@@ -30,7 +31,7 @@ from clickshift.models.perturb import is_pair_table
 from clickshift.models.segmented import Segmented, one_curve
 from clickshift.ope.grouped_log import GroupedLog, pack_rows
 from clickshift.ope.rewards import OUTCOME, Reward
-from clickshift.ope.target_policy import Target, pad_or_truncate, weighted_lists
+from clickshift.ope.target_policy import Target, pad_or_truncate, split_by_segment, weighted_lists
 
 _CERTAIN = 1e-9
 """Distance from 0 and 1 of attractiveness and satisfaction at the limits of what unseen documents may be like."""
@@ -75,6 +76,10 @@ class TargetLists:
         length = np.zeros(log.n_queries, np.int64)
         np.maximum.at(length, query, longest)
         return cls(lists, weight, length)
+
+    def by_segment(self, log: GroupedLog) -> TargetLists:
+        """Return the lists with the labels of the segment that the log keeps, as often as its sessions have them."""
+        return TargetLists(*split_by_segment(log, self.lists, self.weight), self.length)
 
     @property
     def ranked(self) -> Bool[np.ndarray, " query"]:
@@ -188,8 +193,7 @@ class CalibratedModel:
         calibrated = np.clip(raw, _CERTAIN, _MOST_ATTRACTIVE)
         factor = np.where(logged, raw / calibrated * per_click, mean)
         exposed = np.where(logged, expected * calibrated / np.where(logged, a, 1.0), 0.0)
-        own = replace(one_curve(model), attractiveness=calibrated)  # type: ignore[call-arg]
-        return cls(replace(model, components=(own,)) if isinstance(model, Segmented) else own, factor, exposed)
+        return cls(_with_tables(model, {"attractiveness": calibrated}), factor, exposed)
 
     def click_prob(self, lists: Rankings) -> Float[np.ndarray, "list rank"]:
         """Click probabilities of lists by the calibrated model, with the error that is accepted of NCM."""
@@ -197,10 +201,14 @@ class CalibratedModel:
 
     def with_unlogged(self, unlogged: Bool[np.ndarray, " pair_or_unseen"], **values: float) -> ClickModel:
         """Return the model with given parameters of the documents that were never logged."""
-        changed: dict[str, Any] = {
-            name: np.where(unlogged, value, getattr(self.model, name)) for name, value in values.items()
-        }
-        return replace(self.model, **changed)
+        tables = {name: np.where(unlogged, value, getattr(self.model, name)) for name, value in values.items()}
+        return _with_tables(self.model, tables)
+
+
+def _with_tables(model: ClickModel, tables: Mapping[str, Any]) -> ClickModel:
+    """Return a model with other parameters of documents, which all segments share."""
+    own = replace(one_curve(model), **tables)
+    return replace(model, components=(own,)) if isinstance(model, Segmented) else own
 
 
 def sums_by_pair(
@@ -321,7 +329,7 @@ def _unlogged_range(
 ) -> tuple[Float[np.ndarray, " list"], Float[np.ndarray, " list"]]:
     """Smallest and largest reward of lists with unlogged documents, over what those documents may be like."""
     model, pair = calibrated.model, lists.pair
-    tables = [f.name for f in fields(model) if is_pair_table(f)]
+    tables = [f.name for f in fields(one_curve(model)) if is_pair_table(f)]
     factor = np.where(unlogged, 1.0, calibrated.factor)[pair]
     theta = reward.theta(lists.n_ranks)
     values = []

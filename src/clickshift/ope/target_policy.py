@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 from clickshift.core.parallel import for_ranges
 from clickshift.core.rng import as_generator
 from clickshift.core.unique_rows import RowIndex, distinct_rows
+from clickshift.data.segments import UNKNOWN, Segment
 from clickshift.data.sessions import Rankings
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.data.weighted_lists import WeightedLists
@@ -337,7 +338,8 @@ def pad_or_truncate(lists: Rankings, ranks: int) -> Rankings:
     """
     padding = ((0, 0), (0, max(0, ranks - lists.n_ranks)))
     pair = np.pad(lists.pair[:, :ranks], padding, constant_values=UNSEEN)
-    return Rankings.checked(lists.vocabulary, lists.query, pair, np.pad(lists.shown[:, :ranks], padding))
+    shown = np.pad(lists.shown[:, :ranks], padding)
+    return Rankings.checked(lists.vocabulary, lists.query, pair, shown, segments=dict(lists.segments))
 
 
 def weighted_lists(
@@ -371,6 +373,37 @@ def weighted_lists(
     return lists, np.full(len(query), 1 / _N_SAMPLES)
 
 
+def split_by_segment(
+    log: GroupedLog, lists: Rankings, weight: Float[np.ndarray, " list"]
+) -> tuple[Rankings, Float[np.ndarray, " split"]]:
+    """Divide lists among the labels of the segment that a log keeps, as the sessions of their queries are.
+
+    Parameters
+    ----------
+    log
+        The grouped log.
+    lists
+        Lists of queries of the log, in any vocabulary.
+    weight
+        Weight of each list.
+
+    Returns
+    -------
+    tuple of Rankings and array
+        The lists with their labels, and their weights; the lists themselves if the log keeps no segment.
+    """
+    if not log.segments:
+        return lists, weight
+    ((name, segment),) = log.segments.items()
+    shares = log.segment_shares[log.vocabulary.queries_of(lists.vocabulary)[lists.query]]
+    row, label = np.nonzero(shares)
+    code = np.where(label < len(segment.labels), label, UNKNOWN).astype(np.int32)
+    own = lists[row]
+    segments = {name: Segment.checked(segment.labels, code)}
+    split = Rankings.checked(own.vocabulary, own.query, own.pair, own.shown, segments=segments)
+    return split, weight[row] * shares[row, label]
+
+
 def expected_reward(
     log: GroupedLog,
     target: Target | Rankings,
@@ -399,7 +432,7 @@ def expected_reward(
     array
         Expected reward per session, for each query of the log; 0 for queries that the target does not rank.
     """
-    lists, weight = weighted_lists(log, as_target(target), rng=rng)
+    lists, weight = split_by_segment(log, *weighted_lists(log, as_target(target), rng=rng))
     if not len(lists):
         return np.zeros(log.n_queries)
     reward = log.reward.expected(model, pad_or_truncate(lists, log.n_ranks), max_error=max_error) * weight

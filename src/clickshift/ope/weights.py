@@ -33,7 +33,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, Literal, Protocol, final, no_type_check, runtime_checkable
 
 import numpy as np
@@ -45,7 +45,7 @@ from clickshift.data.vocabulary import UNSEEN
 from clickshift.errors import CapabilityError, SpecError
 from clickshift.models.base import MARGINAL_ERROR, ClickModel
 from clickshift.ope.grouped_log import GroupedLog, Tally, sum_by_index
-from clickshift.ope.target_policy import Target, TargetProbabilities, pad_or_truncate, weighted_lists
+from clickshift.ope.target_policy import Target, TargetProbabilities, pad_or_truncate, split_by_segment, weighted_lists
 
 LoggingPolicy = TargetProbabilities | Literal["frequencies", "propensities"]
 """A known logging policy, the list frequencies of the log itself, or the propensities that the log carries."""
@@ -605,14 +605,16 @@ class CIPSWeights:
                 code="missing-target",
                 estimator="CIPS",
             )
-        vocabulary, (lists, weight) = log.vocabulary, weighted_lists(log, target)
+        vocabulary = log.vocabulary
+        lists, weight = split_by_segment(log, *weighted_lists(log, target))
         lists = pad_or_truncate(lists, log.n_ranks)
-        target_prob, logged_prob = (self.model.click_prob(x, max_error=self.max_error) for x in (lists, log.lists))
+        predict = partial(self.model.click_prob, max_error=self.max_error)
+        target_prob, logged_prob, logged = predict(lists), log.of_lists(predict), log.by_entry(log.lists.pair)
         target_vocabulary = lists.vocabulary
         log_pair = vocabulary.pairs_of(target_vocabulary)
         # largest click probability of each pair, in the log's and in the target's vocabulary; the last is UNSEEN's
         top, target_top = np.zeros(vocabulary.n_pairs + 1), np.zeros(target_vocabulary.n_pairs + 1)
-        np.maximum.at(top, log.lists.pair, logged_prob)
+        np.maximum.at(top, logged, logged_prob)
         np.maximum.at(target_top, lists.pair, target_prob)
         np.maximum.at(top, log_pair, target_top[:-1])
         scale = np.append(np.where(log_pair == UNSEEN, target_top[:-1], top[log_pair]), 1.0)
@@ -623,10 +625,11 @@ class CIPSWeights:
         query = vocabulary.queries_of(target_vocabulary)[lists.query].astype(np.int64)
         mass = sum_by_index(query, expected.sum(axis=1, keepdims=True), log.n_queries)
         top[-1] = 1.0
-        exposure = np.where(log.lists.shown, logged_prob / np.maximum(top[log.lists.pair], 1e-300) * log.theta, 0.0)
+        shown = log.by_entry(log.lists.shown)
+        exposure = np.where(shown, logged_prob / np.maximum(top[logged], 1e-300) * log.theta, 0.0)
         return WeightUnits(
-            unit=log.by_entry(log.lists.pair),
-            exposure=log.by_entry(exposure),
+            unit=logged,
+            exposure=exposure,
             query=vocabulary.pair_query,
             group=np.zeros(vocabulary.n_pairs, np.int64),
             target=target_exposure,
