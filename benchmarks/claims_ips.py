@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import numpy as np
-from claims_policy_shift import NOT_TESTED, Claim, Finding, by_part, either, number, results
 
 from clickshift.experiments.click_vs_ips._one_hot import document_columns, ips_limit, pbm_limit
 from clickshift.experiments.click_vs_ips.data import (
@@ -19,10 +22,16 @@ from clickshift.experiments.click_vs_ips.data import (
 from clickshift.experiments.click_vs_ips.losses import GradientByRank, LossByRank, SharedFeatures, click_loss, ips_loss
 from clickshift.experiments.click_vs_ips.protocol import ranking_metrics
 from clickshift.experiments.click_vs_ips.published import published_curve
+from clickshift.experiments.policy_shift._claims import NOT_TESTED, Claim, Finding, by_part, either, number
 from clickshift.simulation.users import PBM
 
 SMALL = PointwiseData(documents=2000)
 """One-hot set of the closed forms: a fifth of the paper's, so that they take a second."""
+
+
+def results(name: str) -> Any:
+    """Return the results of a benchmark."""
+    return json.loads((Path(__file__).resolve().parent / "results" / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def ips_claims() -> list[Claim]:

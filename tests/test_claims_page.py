@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from clickshift.experiments.policy_shift._claims import GridRows, by_part, number, section_6_2
 from tests.experiments.policy_shift.rows import SHIFT, shift_rows
 
 ROOT = Path(__file__).parents[1]
@@ -26,8 +27,7 @@ def test_the_page_is_what_the_program_computes(program: Any) -> None:
 
 
 def verdicts(rows: list[dict[str, Any]]) -> dict[str, str]:
-    module = importlib.import_module("claims_policy_shift")
-    return {claim.text: claim.finding.verdict for claim in module.section_6_2(module.Rows(rows))}
+    return {claim.text: claim.finding.verdict for claim in section_6_2(GridRows(rows))}
 
 
 def test_verdicts_follow_the_rows(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,10 +43,9 @@ def test_verdicts_follow_the_rows(program: Any, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_claim_that_holds_in_one_reading_depends_on_it(program: Any) -> None:
-    module = importlib.import_module("claims_policy_shift")
-    assert module.by_part({"nPPL": True, "excess": True}, "the criterion") == "holds"
-    assert module.by_part({"nPPL": False, "excess": False}, "the criterion") == "fails"
-    assert module.by_part({"nPPL": True, "excess": False}, "the criterion") == "depends on the criterion (holds: nPPL)"
-    assert [module.number(value, signed=True) for value in (0.0123, -0.5, 1.25)] == ["+.012", "-.500", "+1.250"]
+    assert by_part({"nPPL": True, "excess": True}, "the criterion") == "holds"
+    assert by_part({"nPPL": False, "excess": False}, "the criterion") == "fails"
+    assert by_part({"nPPL": True, "excess": False}, "the criterion") == "depends on the criterion (holds: nPPL)"
+    assert [number(value, signed=True) for value in (0.0123, -0.5, 1.25)] == ["+.012", "-.500", "+1.250"]
     with pytest.raises(ValueError, match="perhaps"):
         program._bold("perhaps")

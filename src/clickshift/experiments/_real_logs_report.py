@@ -222,22 +222,20 @@ def _size_table(rows: Rows) -> list[dict[str, Any]]:
 def _one_log_tables(rows: Rows) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """Tables of the policy-shift paper's section 4 and appendices D and E, by training log and title.
 
-    Perplexity and AUROC on held-out sessions, on average and at single ranks; nDCG and Recall of judged documents.
+    Columns have the paper's names. Perplexity and AUROC on held-out sessions, on average and at single ranks; nDCG and
+    Recall of judged documents.
     """
     ind = [row for row in rows if row["kind"] in {"clicks", "resample"} and row["shift"] == "ind"]
     columns: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
-    for metric, title, whole in (("perplexity", "Held-out perplexity", "average"), ("auroc", "Held-out AUROC", "full")):
+    for metric, title, short in (("perplexity", "Held-out perplexity", "PPL"), ("auroc", "Held-out AUROC", "AUROC")):
         for name in (metric, *(f"{metric}@{rank}" for rank in _RANKS)):
             for log, table in perplexity_tables(ind, name).items():
-                column = name.removeprefix(metric) or whole
                 by_rank = columns.setdefault((log.training, title), {})
-                by_rank[column] = {line["model"]: line["ind"] for line in table}
+                by_rank[name.replace(metric, short)] = {line["model"]: line["ind"] for line in table}
     for log, table in ranking_tables(rows).items():
         for title in ("nDCG", "Recall"):
             names = [name for name in table[0] if name.startswith(f"{title}@")]
-            columns[log.training, title] = {
-                name.removeprefix(title): {line["model"]: line[name] for line in table} for name in names
-            }
+            columns[log.training, title] = {name: {line["model"]: line[name] for line in table} for name in names}
     return {key: _join_columns(by_column) for key, by_column in columns.items()}
 
 

@@ -11,6 +11,15 @@ from clickshift.display.document import Document, Section
 from clickshift.display.tables import Row, Rows
 from clickshift.experiments._protocol_settings import few_seeds_note, shown_settings, simulated_data_line
 from clickshift.experiments.experiment import ExperimentResult
+from clickshift.experiments.policy_shift._claims import Claim
+from clickshift.experiments.policy_shift._report_claims import (
+    claims_conclusion,
+    claims_sections,
+    claims_title,
+    claims_verdict,
+    clicks_sentence,
+    figure_claims,
+)
 from clickshift.experiments.policy_shift._report_derived import policy_figures
 from clickshift.experiments.policy_shift._report_excess import (
     excess_figure,
@@ -114,7 +123,7 @@ class PolicyShiftResult(ExperimentResult):
     Facts (`to_dict`, `--json`):
 
     - `conclusion`: the model to use with its expected loss under a new ranker, and the next best; without an oracle,
-      the models by verdict.
+      the models by verdict. For a table or figure of the paper, how much of it agrees comes first.
     - `verdicts`: one per click model: `model`, `verdict` (a few words), `sentence` (its reason) and `text` (up to four
       lines). A model that predicts better than is possible is not compared with the others.
     - `rows`: tidy rows with `user`, `training`, `model`, `role` and `kind`. Rows of kind "clicks" have `testing`,
@@ -135,11 +144,11 @@ class PolicyShiftResult(ExperimentResult):
 
     def _answer(self) -> str:
         warning = " ".join(f"Warning: {why}" for why in impossible_models(self.task_rows).values())
-        answer = (
-            published_conclusion(self._compared, self.settings.get("corpus", BUILTIN))
-            or recommendation(excess_perplexity(self._compared))
-            or shift_summary(self.verdicts)
-        )
+        best = recommendation(excess_perplexity(self._compared)) or shift_summary(self.verdicts)
+        answer = published_conclusion(self._compared, self.settings.get("corpus", BUILTIN)) or best
+        if self._claims:
+            detail = clicks_sentence(self._compared) if self.shows == "figure2" else best
+            answer = f"{claims_conclusion(self._claims, self.shows)}\n\n{detail}"
         seeds = {row.get("seed", 0) for row in rows_of_kind(self.task_rows, "clicks")}
         return "\n\n".join(filter(None, (warning, answer, few_seeds_note(len(seeds)))))
 
@@ -147,6 +156,11 @@ class PolicyShiftResult(ExperimentResult):
     def _compared(self) -> list[Row]:
         """Rows in which models that predict better than is possible are not compared."""
         return without_impossible_models(self.task_rows)
+
+    @cached_property
+    def _claims(self) -> list[Claim]:
+        """Statements of the paper on the figure that was asked for; none if the rows lack a part of it."""
+        return figure_claims(self._compared, self.shows)
 
     def facts(self) -> Mapping[str, Any]:
         """Return the conclusion, verdicts, rows and failures."""
@@ -160,13 +174,15 @@ class PolicyShiftResult(ExperimentResult):
         first = next((named[name] for name in (_HEADLINES.get(self.shows), *_FIRST) if name in named), None)
         headline = first if first is not None and first.figure is not None else None
         if first is not None and headline is None:  # several charts are a section
-            sections = [first, *(section for section in sections if section is not first)]
+            statements = claims_sections(rows, self._claims, self.shows)
+            sections = [first, *statements, *(section for section in sections if section is not first)]
+        title = TITLE if not published else f"{published[0].title}: ind and ood perplexity"
         return Document(
-            TITLE if not published else f"{published[0].title}: ind and ood perplexity",
+            claims_title(self.shows) if self._claims else title,
             self.conclusion,
             [section for section in sections if section is not headline],
             shown_settings(self.settings),
-            verdict=published_verdict(rows, corpus) or self._verdict,
+            verdict=published_verdict(rows, corpus) or claims_verdict(self._claims) or self._verdict,
             data=simulated_data_line(rows_of_kind(rows, "clicks"), self.settings),
             headline=None if headline is None else replace(headline, page_only=False),
         )

@@ -23,7 +23,7 @@ from clickshift.metrics.robustness import BEST, normalised_perplexity
 PEER_ROLES = ("candidate", "click model")
 """Roles that are compared with each other: eq. 16 ranges from the best to the worst model of these roles."""
 IND = "ind"
-IMPOSSIBLE = "not compared, better than is possible"
+IMPOSSIBLE = "not compared, see the warning"
 """Verdict on a model that uses the click it predicts, or that beats the user's own model beyond chance."""
 WORST = BEST + math.log(2)
 """Largest value of eq. 16: the worst peer."""

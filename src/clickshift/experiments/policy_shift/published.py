@@ -337,6 +337,9 @@ def published_sections(rows: Sequence[Row], corpus: str) -> list[Section]:
         parts = [
             Section(f"Differences from {name.replace('table', 'table ')}", table=lines, name=f"{name} differences")
         ]
+        slips = [{"model": s.model, "metric": s.column, "why": s.why} for s in published_slips(name)]
+        if slips:
+            parts.append(Section("Printed numbers that cannot be right", table=slips, name=f"{name} slips"))
         figure = partial(published_figure, differences)
         caption = f"Perplexity on lists of other rankers (ood); lower is better. {' '.join(_HOW.split())}"
         sections.append(Section(title, "", table, figure, parts=parts, caption=caption, name=name))

@@ -1,20 +1,21 @@
-"""The claims of the policy-shift paper (Deffayet et al. 2022), evaluated on the rows that the package ships.
+"""The claims of the policy-shift paper (Deffayet et al. 2022), evaluated on rows of its whole grid.
 
-`benchmarks/claims.py` writes them to docs/claims.md. A claim on robustness is evaluated in two readings: by the paper's
-criterion, normalised perplexity (nPPL) on other policies' lists minus that on the training policy's lists; and by the
-rise of perplexity above that of the user's own model (excess).
+`benchmarks/claims.py` writes them to docs/claims.md; `reproduce` shows those on figures 1 and 2. A claim on robustness
+is evaluated in two readings: by the paper's criterion, normalised perplexity (nPPL) on other policies' lists minus that
+on the training policy's lists; and by the rise of perplexity above that of the user's own model (excess).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import product
-from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from clickshift.display.tables import Row
 from clickshift.experiments.policy_shift._report_derived import MAX_REWARD, PolicyClicks, policy_clicks
 from clickshift.experiments.policy_shift._report_robustness import LogName, Shift, policy_shifts, rows_of_kind
 from clickshift.experiments.policy_shift.published import IND_PPL, NDCG_3, OOD_PPL, ORACLE, published_differences
@@ -44,42 +45,39 @@ class Claim(NamedTuple):
     finding: Finding
 
 
-def results(name: str) -> Any:
-    """Return the results of a benchmark."""
-    return json.loads((Path(__file__).resolve().parent / "results" / f"{name}.json").read_text(encoding="utf-8"))
-
-
 def number(value: float, digits: int = 3, *, signed: bool = False) -> str:
     """Return a number without the 0 before the point."""
     text = f"{value:{'+' if signed else ''}.{digits}f}"
     return text.replace("0.", ".", 1) if text.lstrip("+-").startswith("0.") else text
 
 
-def either(condition: bool) -> str:
+def either(condition: bool | np.bool_) -> str:
     """Return "holds" or "fails"."""
     return HOLDS if condition else FAILS
 
 
-def by_part(parts: Mapping[str, bool], what: str) -> str:
+def by_part(parts: Mapping[str, bool | np.bool_], what: str) -> str:
     """Return "holds" or "fails" if all parts agree, otherwise what the claim depends on."""
     if len(set(parts.values())) == 1:
         return either(next(iter(parts.values())))
     return f"{DEPENDS} {what} (holds: {', '.join(name for name, true in parts.items() if true)})"
 
 
-class Rows:
-    """The shipped rows, and what the claims compute from them."""
+class GridRows:
+    """Rows of the protocol, and what the claims compute from them."""
 
-    def __init__(self, rows: list[dict[str, Any]]) -> None:
+    def __init__(self, rows: Sequence[Row]) -> None:
         self.all = rows
         self.grid = [row for row in rows if row["training"] != "PL-relevance"]
 
     @cached_property
     def shifts(self) -> list[Shift]:
+        """Changes of policy, by model."""
         return policy_shifts(self.grid)
 
     @cached_property
     def clicks(self) -> dict[LogName, dict[str, PolicyClicks]]:
+        """Clicks of derived policies, by log and model."""
         return {log: {one.model: one for one in models} for log, models in policy_clicks(self.grid).items()}
 
     def of(self, model: str, **where: tuple[str, ...]) -> list[Shift]:
@@ -108,6 +106,7 @@ class Rows:
         return fmean(1 + sum(value < of[model] for value in of.values()) for of in by_setting.values())
 
     def gain(self, model: str, log: LogName) -> float:
+        """Return the gain of Max-Reward over Top-Down, in expected clicks per list."""
         return self.clicks[log][model].gain.mean
 
     def reward(self, model: str, log: LogName) -> float:
@@ -122,7 +121,10 @@ def rise(shift: Shift) -> float:
 
 
 def two_readings(
-    rows: Rows, test: Callable[[list[str], dict[str, float]], bool], shown: tuple[str, ...], **where: tuple[str, ...]
+    rows: GridRows,
+    test: Callable[[list[str], dict[str, float]], bool],
+    shown: tuple[str, ...],
+    **where: tuple[str, ...],
 ) -> Finding:
     """Evaluate a claim on robustness by nPPL and by excess."""
     parts, texts = {}, []
@@ -134,7 +136,8 @@ def two_readings(
     return Finding(by_part(parts, "the criterion"), "; ".join(texts))
 
 
-def section_4(rows: Rows) -> list[Claim]:
+def section_4(rows: GridRows) -> list[Claim]:
+    """Evaluate the claims of section 4."""
     ahead, logs, best_of_all = 0, 0, {}
     for log in dict.fromkeys((row["user"], row["training"]) for row in rows.grid):
         of_log = [r for r in rows_of_kind(rows.grid, "ranking") if (r["user"], r["training"]) == log]
@@ -162,7 +165,8 @@ def section_4(rows: Rows) -> list[Claim]:
     ]
 
 
-def section_6_1(rows: Rows) -> list[Claim]:
+def section_6_1(rows: GridRows) -> list[Claim]:
+    """Evaluate the claims of section 6.1, on tables 3 and 4."""
     tables: dict[str, dict[str, dict[str, float]]] = {}
     for user in ("DBN", "CoCM"):
         table = tables.setdefault(user, {})
@@ -219,7 +223,8 @@ def section_6_1(rows: Rows) -> list[Claim]:
     ]
 
 
-def section_6_2(rows: Rows) -> list[Claim]:
+def section_6_2(rows: GridRows) -> list[Claim]:
+    """Evaluate the claims of section 6.2, on figure 1."""
     ind = {model: rows.rank(model, "ind") for model in MODELS}
     near_optimal = {"training": ("PL-oracle",)}
     strong = {"training": ("PL-oracle",), "testing": STRONG}
@@ -321,7 +326,8 @@ def section_6_2(rows: Rows) -> list[Claim]:
     ]
 
 
-def section_6_3(rows: Rows) -> list[Claim]:
+def section_6_3(rows: GridRows) -> list[Claim]:
+    """Evaluate the claims of section 6.3, on figure 2."""
     logs = list(rows.clicks)
     gain = {(model, log): rows.gain(model, log) for model in MODELS for log in logs}
     by_user = {user: fmean(v for (_, log), v in gain.items() if log.user == user) for user in OTHERS}
@@ -407,7 +413,8 @@ def section_6_3(rows: Rows) -> list[Claim]:
     ]
 
 
-def section_8(rows: Rows) -> list[Claim]:
+def section_8(rows: GridRows) -> list[Claim]:
+    """Evaluate the claims of section 8."""
     trainings = dict.fromkeys(shift.setting.training for shift in rows.shifts)
     by_log = {t: fmean(rows.excess(m, training=(t,)) for m in MODELS) for t in trainings}
     users = ("DBN", *OTHERS)
@@ -433,7 +440,7 @@ def section_8(rows: Rows) -> list[Claim]:
     ]
 
 
-def claims(rows: list[dict[str, Any]]) -> list[Claim]:
+def claims(rows: Sequence[Row]) -> list[Claim]:
     """Evaluate all claims of the paper."""
-    shipped = Rows(rows)
+    shipped = GridRows(rows)
     return [claim for part in (section_4, section_6_1, section_6_2, section_6_3, section_8) for claim in part(shipped)]
