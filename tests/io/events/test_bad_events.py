@@ -122,7 +122,7 @@ def test_lines_of_documents_in_tables_are_named(tmp_path: Path) -> None:
     columns = "application,action_name,query_id,user_query,client_id,object_id,position,timestamp\n"
     good = "shop,impression,1,q,c,a,1,2024-01-01T00:00:00Z\n"
     (tmp_path / "ubi.csv").write_text(columns + good + '\nshop,impression,1,"q\nr",c,b,2,soon\n')
-    with raises_code("bad-time", FileError, line=4):
+    with raises_code("bad-time", FileError, line=4, value="soon"):
         cs.read_events(tmp_path / "ubi.csv")
     with pytest.raises(FileError, match="row 2"):
         cs.read_events(pd.read_csv(tmp_path / "ubi.csv"))

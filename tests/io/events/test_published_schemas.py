@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import clickshift as cs
-from tests.codes import warns_code
+from clickshift.errors import FileError
+from tests.codes import raises_code, warns_code
 from tests.io.events.test_generic import counts
 
 Rows = list[dict[str, Any]]
@@ -218,6 +219,42 @@ def test_metarank(tmp_path: Path) -> None:
         ]
         reasons = {"other-action": 1, "no-ranking": 1, "click-without-impression": 1, "no-query": 1}
         assert counts(imported) == reasons
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"items": [{"label": 1}, {"id": "b"}]}, "missing-value"),  # ranks below it would shift
+        ({"items": [{"id": None}]}, "missing-value"),
+        ({"items": []}, "missing-value"),
+        ({"fields": [{"name": "query", "value": ["a", "b"]}]}, "bad-id"),
+        ({"event": "rank"}, "bad-type"),
+        ({"timestamp": "soon"}, "bad-time"),
+    ],
+)
+def test_rankings_of_metarank_that_break_the_format(changes: dict[str, Any], code: str, tmp_path: Path) -> None:
+    fields = [{"name": "flag"}, {"name": "query", "value": "q"}]  # a field without a value moves no other one
+    one = {"event": "ranking", "id": "1", "timestamp": "1599391467", "fields": fields, "items": [{"id": "a"}]}
+    file = as_lines([one, {**one, "id": "2"}, {**one, "id": "3", **changes}], tmp_path / "e.jsonl")
+    with raises_code(code, FileError, line=3):
+        cs.read_events(file)
+    with warns_code("skipped-input"):
+        imported = cs.read_events(file, on_bad_line="skip")
+    assert found(imported) == [("q", ["a"], [0])] * 2
+    assert counts(imported) == {code: 1}
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes"),
+    [(GA4, {"items": "a"}), (GA4, {"event_params": 5}), (SNOWPLOW, {PRODUCTS: "[{"}), (SNOWPLOW, {ACTION: "{"})],
+)
+def test_records_that_are_none_are_named(rows: Rows, changes: dict[str, Any], tmp_path: Path) -> None:
+    shown = next(row for row in rows if "view" in json.dumps(row) and row.get("items", True))
+    with raises_code("bad-record", FileError, line=2):
+        cs.read_events(as_lines([shown, {**shown, **changes}], tmp_path / "e.jsonl"))
+    if rows is SNOWPLOW:  # an action without products is none that breaks the format
+        kept = cs.read_events(as_lines([shown, {**shown, PRODUCTS: None}], tmp_path / "e.jsonl"))
+        assert counts(kept) == {}
 
 
 # Research data sets

@@ -40,7 +40,7 @@ def join_views(database: EventDatabase, options: EventOptions) -> None:
         FROM (SELECT *, row_number() OVER (PARTITION BY list, doc ORDER BY time, place, offset_) = 1 AS first
             FROM (SELECT *, {key} AS list FROM views))"""
     )
-    what = "items of lists without an index: their rank is their place in the list"
+    what = "items of lists without an index that is a number: their rank is their place in the list"
     database.repaired("seen", "ordinal IS NULL", what, "rank-by-order", example=_EXAMPLE)
     by_item = "(SELECT session, doc, time, min(place) AS place FROM seen GROUP BY ALL)"
     by_name = "(SELECT session, name, doc, time, min(place) AS place FROM seen WHERE name IS NOT NULL GROUP BY ALL)"

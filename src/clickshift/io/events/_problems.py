@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterator, Mapping, Sequence
 
 from clickshift.core.files import open_bytes
-from clickshift.io.encode.duckdb import sql_texts
+from clickshift.io.encode.duckdb import sql_text, sql_texts
 from clickshift.io.events._database import EventDatabase
 from clickshift.io.events._sources import Source
 from clickshift.io.read_report import BadEvent
@@ -18,6 +18,7 @@ def report_problems(
     rules: Mapping[str, tuple[str, str]],
     *,
     all_rows: bool = False,
+    to_blame: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
     """Report the documents that break the format, with the lines of the first ones, and drop them.
 
@@ -31,6 +32,8 @@ def report_problems(
         For each problem, what every document must be, and the code.
     all_rows
         Whether `raw` has a row for each one of the sources, so that the place of a row tells its number.
+    to_blame
+        Paths of the values of JSON documents to show instead of the document, by problem; the first one that it has.
     """
     for problem, file, count in database.rows(
         "SELECT problem, file, count(*) FROM raw WHERE problem IS NOT NULL GROUP BY ALL ORDER BY file, min(rowid)"
@@ -40,11 +43,19 @@ def report_problems(
         if not examples:
             where = f"problem = '{problem}' AND file = {file}"
             first = f"(SELECT min(rowid) FROM raw WHERE file = {file})"
-            found = database.rows(f"SELECT got, rowid - {first} + 1 FROM raw WHERE {where} ORDER BY rowid LIMIT 3")
+            paths = (to_blame or {}).get(problem, ())
+            blamed = f"coalesce(NULL, {', '.join(f'got->>{sql_text(path)}' for path in paths)})" if paths else "NULL"
+            found = database.rows(
+                f"SELECT got, rowid - {first} + 1, {blamed} FROM raw WHERE {where} ORDER BY rowid LIMIT 3"
+            )
             if all_rows:
-                examples = [located(database, sources[file], int(row), str(text)) for text, row in found]
+                examples = [located(database, sources[file], int(row), str(text)) for text, row, _ in found]
             else:
-                examples = _located_documents(database, sources[file], [str(text or "") for text, _ in found])
+                examples = _located_documents(database, sources[file], [str(text or "") for text, *_ in found])
+                examples = [
+                    one if value is None else one._replace(got=str(value))
+                    for one, (*_, value) in zip(examples, found, strict=True)
+                ]
         database.report.bad_events(count, rule, code, examples)
     database.execute("DELETE FROM raw WHERE problem IS NOT NULL")
 

@@ -31,7 +31,8 @@ def load_ga4(database: EventDatabase, sources: Sequence[Source], options: EventO
     Raises
     ------
     FileError
-        "bad-json" or "bad-time" for events that break the format, unless they are skipped.
+        "bad-json", "bad-time", "missing-value" or "bad-record" for events that break the format, unless they are
+        skipped.
     """
     database.execute(
         "CREATE TABLE raw (file INTEGER, event VARCHAR, session VARCHAR, person VARCHAR, time TIMESTAMP, page VARCHAR, "
@@ -61,7 +62,10 @@ def load_ga4(database: EventDatabase, sources: Sequence[Source], options: EventO
                 THEN search_term END, CASE WHEN coalesce(item_list_id, item_list_name) NOT IN {_UNSET}
                 THEN coalesce(item_list_id, item_list_name) END, nullif(device, ''), items,
             CASE WHEN raw_doc IS NULL THEN 'bad-json' WHEN event_name IN ({wanted}) AND time IS NULL THEN 'bad-time'
-            WHEN event_name IN ({wanted}) AND coalesce(user_pseudo_id, user_id) IS NULL THEN 'user' END AS problem,
+            WHEN event_name IN ({wanted}) AND coalesce(user_pseudo_id, user_id) IS NULL THEN 'user'
+            WHEN event_name IN ({wanted}) AND (json_type(raw_doc, '$.items') NOT IN ('ARRAY', 'OBJECT', 'NULL')
+                OR json_type(raw_doc, '$.event_params') NOT IN ('ARRAY', 'OBJECT', 'NULL')) THEN 'records'
+            END AS problem,
             CASE WHEN problem IS NOT NULL THEN CAST(raw_doc AS VARCHAR) END
             FROM (SELECT *, {parameters} FROM (
                 SELECT doc AS raw_doc, {fields}, {_array("items")} AS items, {keys} AS keys,
@@ -73,9 +77,10 @@ def load_ga4(database: EventDatabase, sources: Sequence[Source], options: EventO
     rules = {
         "bad-json": ("a line must be a JSON object", "bad-json"),
         "bad-time": ("event_timestamp must be microseconds since 1970", "bad-time"),
+        "records": ("items and event_params must be repeated records", "bad-record"),
         "user": ("an event must have user_pseudo_id or user_id", "missing-value"),
     }
-    report_problems(database, sources, rules)
+    report_problems(database, sources, rules, to_blame={"bad-time": ("$.event_timestamp",)})
     _fill(database, views, {CLICK: clicks} | {kind: [name] for kind, name in enumerate(conversions, SIGNAL)})
     join_views(database, options)
     return Loaded(signals=signal_names(conversions), segments=("device",))

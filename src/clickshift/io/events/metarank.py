@@ -14,7 +14,7 @@ from clickshift.io.events._problems import report_problems
 from clickshift.io.events._sources import Source
 from clickshift.io.events.options import EventOptions, signal_names
 
-_KINDS = {"ranking", "interaction", "item", "user"}
+_LISTS = {"ranking", "interaction"}
 _PATHS = ("event", "id", "ranking", "timestamp", "user", "session", "type", "item")
 NO_QUERY = "recommendations"
 """Query of rankings that have none."""
@@ -24,7 +24,7 @@ _EXAMPLE = "concat_ws(', ', type, 'ranking ' || list, 'item ' || doc, time)"
 def is_metarank(names: Sequence[str], sample: Sequence[dict[str, Any]]) -> bool:
     """Return whether keys and the first documents are those of Metarank."""
     kinds = {one.get("event") for one in sample if isinstance(one.get("event"), str)}
-    return bool(kinds) and kinds <= _KINDS and {"event", "id", "timestamp"} <= {*names}
+    return bool(kinds & _LISTS) and {"event", "id", "timestamp"} <= {*names} and bool({"items", "ranking"} & {*names})
 
 
 def load_metarank(database: EventDatabase, sources: Sequence[Source], options: EventOptions) -> Loaded:
@@ -33,7 +33,8 @@ def load_metarank(database: EventDatabase, sources: Sequence[Source], options: E
     Raises
     ------
     FileError
-        "bad-json", "bad-time", "missing-value" for events that break the format, unless they are skipped.
+        "bad-json", "bad-time", "bad-id", "bad-type", "missing-value" for events that break the format, unless they
+        are skipped.
     """
     query = options.columns.get("query", "query")
     paths = ", ".join(f"'$.{name}'" for name in _PATHS)
@@ -47,25 +48,28 @@ def load_metarank(database: EventDatabase, sources: Sequence[Source], options: E
             f"""INSERT INTO raw SELECT * EXCLUDE (raw_doc),
             CASE WHEN problem IS NOT NULL THEN CAST(raw_doc AS VARCHAR) END FROM (
             SELECT {number} AS file, event, CASE event WHEN 'ranking' THEN id ELSE ranking END AS list,
-                "values"[list_position("names", {sql_text(query)})] AS query, items, time_of("timestamp") AS time,
+                json_extract_string(field, '$.value') AS query, [item->>'$.id' FOR item IN listed] AS items,
+                time_of("timestamp") AS time,
                 coalesce("user", session) AS "user", type, item AS doc,
                 CASE WHEN raw_doc IS NULL THEN 'bad-json' WHEN event IN ('item', 'user') THEN NULL
                 WHEN event IS NULL OR event NOT IN ('ranking', 'interaction') THEN 'event'
-                WHEN time IS NULL THEN 'bad-time' WHEN event = 'ranking' AND (id IS NULL OR len(items) = 0) THEN 'items'
+                WHEN time IS NULL THEN 'bad-time' WHEN event = 'ranking' AND (id IS NULL OR len(listed) = 0
+                    OR list_count([nullif(item->>'$.id', '') FOR item IN listed]) < len(listed)) THEN 'items'
+                WHEN event = 'ranking' AND json_type(field, '$.value') IN ('ARRAY', 'OBJECT') THEN 'query'
                 WHEN event = 'interaction' AND item IS NULL THEN 'item' END AS problem, raw_doc
-            FROM (SELECT doc AS raw_doc, {fields}, json_extract_string(doc, '$.items[*].id') AS items,
-                json_extract_string(doc, '$.fields[*].name') AS "names",
-                json_extract_string(doc, '$.fields[*].value') AS "values"
+            FROM (SELECT doc AS raw_doc, {fields}, json_extract(doc, '$.items[*]') AS listed,
+                [f FOR f IN json_extract(doc, '$.fields[*]') IF f->>'$.name' = {sql_text(query)}][1] AS field
                 FROM (SELECT doc, json_extract_string(doc, [{paths}]) AS v FROM {source.documents(database)})))"""
         )
     rules = {
         "bad-json": ("a line must be a JSON object", "bad-json"),
         "event": ("event must be ranking, interaction, item or user", "bad-type"),
         "bad-time": ("timestamp must be a time", "bad-time"),
-        "items": ("a ranking must have an id and items", "missing-value"),
+        "items": ("a ranking must have an id, and items with ids", "missing-value"),
+        "query": (f"the field {query} of a ranking must be text or a number, not a list or an object", "bad-id"),
         "item": ("an interaction must have an item", "missing-value"),
     }
-    report_problems(database, sources, rules)
+    report_problems(database, sources, rules, to_blame={"bad-time": ("$.timestamp",), "event": ("$.event",)})
     kind = kind_of("type", (), options.clicks, options.conversions)
     database.execute(
         f"""CREATE TABLE acts AS SELECT rowid AS place, *, {kind} AS kind

@@ -33,7 +33,8 @@ def load_snowplow(database: EventDatabase, sources: Sequence[Source], options: E
     Raises
     ------
     FileError
-        "missing-column", and "bad-json" or "bad-time" for events that break the format, unless they are skipped.
+        "missing-column", and "bad-json", "bad-time", "missing-value" or "bad-record" for events that break the
+        format, unless they are skipped.
     """
     database.execute(
         "CREATE TABLE raw (file INTEGER, action VARCHAR, name VARCHAR, term VARCHAR, session VARCHAR, person VARCHAR, "
@@ -57,24 +58,28 @@ def load_snowplow(database: EventDatabase, sources: Sequence[Source], options: E
             f"""INSERT INTO raw SELECT {number}, action, name, nullif(term, ''), session, person, page,
             time_of(moment) AS time, items, CASE WHEN raw_doc IS NULL THEN 'bad-json'
             WHEN action IN ({wanted}) AND time IS NULL THEN 'bad-time'
-            WHEN action IN ({wanted}) AND session IS NULL THEN 'session' END AS problem,
+            WHEN action IN ({wanted}) AND session IS NULL THEN 'session'
+            WHEN unread OR (action IN ({wanted}) AND items IS NULL AND listed) THEN 'records' END AS problem,
             CASE WHEN problem IS NOT NULL THEN CAST(raw_doc AS VARCHAR) END
-            FROM (SELECT doc AS raw_doc, json_extract_string(act, '$.type') AS action,
+            FROM (SELECT doc AS raw_doc, unread, {text(products)} <> '' AS listed,
+                json_extract_string(act, '$.type') AS action,
                 nullif(json_extract_string(act, '$.name'), '') AS name, {term} AS term,
                 coalesce({text("domain_sessionid")}, {text("domain_userid")}) AS session,
                 coalesce({text("user_id")}, {text("domain_userid")}) AS person,
                 {text("page_view_id")} AS page, coalesce({times}) AS moment,
                 json_extract({_parsed(products)}, '$[*]') AS items
-                FROM (SELECT doc, {_parsed(action)} AS act FROM {source.documents(database)}))
-            WHERE raw_doc IS NULL OR action IN ({wanted})"""
+                FROM (SELECT doc, {_parsed(action)} AS act, act IS NULL AND {text(action)} <> '' AS unread
+                    FROM {source.documents(database)}))
+            WHERE raw_doc IS NULL OR unread OR action IN ({wanted})"""
         )
     check_rejected(database, sources)
     rules = {
         "bad-json": ("a line must be a JSON object", "bad-json"),
         "bad-time": ("derived_tstamp must be a time", "bad-time"),
+        "records": ("the action must be an object, and the products a list of them", "bad-record"),
         "session": ("an event must have domain_sessionid or domain_userid", "missing-value"),
     }
-    report_problems(database, sources, rules)
+    report_problems(database, sources, rules, to_blame={"bad-time": [f"$.{name}" for name in _TIMES]})
     database.execute(f"{VIEW_TABLE}; {ACT_TABLE}")
     item = "json_extract_string(item, '$.id')"
     database.execute(

@@ -100,7 +100,8 @@ def load_ubi(database: EventDatabase, sources: Sequence[Source], options: EventO
         "bad-id": ("object_id, query_id and user_query must be text or numbers, not lists or objects", "bad-id"),
         "not-an-event": ("a document must be an event (action_name) or a query (query_id)", "not-an-event"),
     }
-    report_problems(database, sources, rules)
+    ordinals = (_PATHS["ordinal"], _PATHS["flat_ordinal"])
+    report_problems(database, sources, rules, to_blame={"bad-time": (_PATHS["moment"],), "bad-rank": ordinals})
     wanted = "" if options.application is None else f"AND application IN {_tuple(options.application)}"
     _check_application(database, options)
     database.execute(
