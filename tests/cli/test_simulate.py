@@ -27,6 +27,12 @@ def test_functions_return_what_the_commands_print(shell: Shell, tmp_path: Path) 
     assert cs.corpus_summary(corpus).to_dict() == cs.corpus_summary(queries=7).to_dict()
 
 
+def test_short_queries_count_among_those_with_different_labels(tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("2 qid:1 1:0.5\n0 qid:1 1:0.1\n1 qid:2 1:0.1\n1 qid:2 1:0.2\n1 qid:3 1:0\n")
+    summary = cs.corpus_summary(tmp_path / "corpus.txt")
+    assert (summary.values()["queries"], summary.values()["usable_queries"]) == (3, 1)
+
+
 def test_objects_in_place_of_texts() -> None:
     corpus = cs.builtin_corpus(5, seed=2)
     texts = cs.simulate_log(sessions=100, queries=5, policy="Uniform", user="PBM", query_law="uniform", seed=2)

@@ -68,7 +68,7 @@ class CorpusSummary(Summary):
             },
             "label_shares": labels.tolist(),
             "features": 0 if corpus.features is None else corpus.features.shape[1],
-            "usable_queries": int(corpus.usable_queries().sum()),
+            "usable_queries": int(corpus.usable_queries(min_docs=2).sum()),
             "fingerprint": corpus.vocabulary.fingerprint,
         }
 

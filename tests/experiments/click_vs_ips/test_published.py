@@ -31,6 +31,7 @@ from clickshift.experiments.click_vs_ips.data import (
 from clickshift.experiments.click_vs_ips.protocol import RANKERS_COMPARED, parse_learner
 from clickshift.experiments.click_vs_ips.published import (
     published_curve,
+    published_half_width,
     published_rate,
     published_row,
     published_table,
@@ -61,6 +62,8 @@ def test_published_means_deviations_and_marks() -> None:
     assert mean.half == pytest.approx(0.004 * stats.t.ppf(0.975, 9) / np.sqrt(10), rel=1e-4)
     assert published_curve("one-hot", "collisions", PBM_TRUE)[0.9] == 0.554
     assert published_curve("Istella", "eta", PBM_TRUE)[2.0] == 0.668
+    assert published_half_width("Istella", "eta", PBM_TRUE, 1.5) == pytest.approx(0.005)
+    assert np.isnan(published_half_width("one-hot", "collisions", PBM_TRUE, 0.5))
     assert published_row("", IPS_TRUE) == {}
     assert published_curve("", "sessions", NAIVE) == {}
 
@@ -158,6 +161,19 @@ def test_ours_is_beside_the_published_value_at_the_same_number_of_sessions() -> 
     moved = [row | {"nDCG@10": 0.849} for row in rows if row["model"] == NAIVE and row["sessions"] > 1000]
     assert [line["verdict"] for line in published_table(moved, [], {}) if line["metric"] == "nDCG@10"] == ["agrees"]
     assert published_table(rows_of("builtin"), ["sessions"], {}) == []
+
+
+def test_figure_5_has_its_published_intervals() -> None:
+    """A difference within both intervals agrees: .719 and .722 with half widths of .003 and none."""
+    rows = [
+        row | {"set": "Istella", "data": "files", "eta": eta, "nDCG@10": value}
+        for eta, value in ((0.5, 0.7215), (2.0, 0.7215))
+        for row in rows_of(seeds=3)
+        if row["kind"] == "trained" and row["sessions"] > 1000 and row["model"] == PBM_TRUE
+    ]
+    lines = {line["eta"]: line for line in published_table(rows, ["eta"], {})}
+    assert str(lines[0.5]["published"]) == "0.719 ± .003"
+    assert [lines[eta]["verdict"] for eta in (0.5, 2.0)] == ["agrees", "differs"]
 
 
 def test_the_conclusion_counts_every_number_with_its_reason() -> None:

@@ -96,6 +96,15 @@ def published_curve(key: str, axis: str, model: str) -> dict[float, float]:
     return dict(zip(figure[axis], values, strict=False))
 
 
+def published_half_width(key: str, axis: str, model: str, point: float) -> float:
+    """Return half the width of the published 95 % interval, which only figure 5 has (by eta); NaN elsewhere."""
+    intervals = _published()["intervals"].get(key, {}).get(model) if axis == "eta" else None
+    if intervals is None:
+        return math.nan
+    low, high = intervals[_published()["figure5"]["eta"].index(point)]
+    return float(high - low) / 2
+
+
 def published_row(key: str, model: str) -> dict[str, tuple[Measured, str]]:
     """Return the published mean after 100 million sessions and its mark, by metric; empty if the paper has none.
 
@@ -145,10 +154,12 @@ def published_table(rows: Sequence[Row], varied: Sequence[str], marks: Mapping[s
     for model in models:
         for point, value in published_curve(key, axis, model).items():
             ours = [row["nDCG@10"] for row in rows if row["model"] == model and row[axis] == point]
-            printed = axis == "sessions" and point == LARGEST_LOG  # table 2 has it, with a standard deviation
-            if ours and not printed:
+            in_table_2 = axis == "sessions" and point == LARGEST_LOG  # with a standard deviation
+            if ours and not in_table_2:
                 line: dict[str, Any] = {"model": model, axis: point, "metric": "nDCG@10"}
-                lines.append(line | _compared(rows[0], model, axis, point, Measured(value, digits=3), "", ours, ""))
+                mean_in_figure = Measured(value, published_half_width(key, axis, model, point), digits=3)
+                lines.append(line | _compared(rows[0], model, axis, point, mean_in_figure, "", ours, ""))
+                lines[-1]["published"] = mean_in_figure
         if set(varied) <= {"sessions"}:
             for metric, (mean, mark) in published_row(key, model).items():
                 ours = [row[metric] for row in rows if row["model"] == model and row["sessions"] == LARGEST_LOG]
