@@ -114,7 +114,7 @@ class LogRatios:
         cov = self.covariance[np.ix_(free, free)]
         root = np.linalg.cholesky(cov + np.diag(_RIDGE * np.diag(cov)))
         multipliers, _ = nnls(root.T, np.linalg.solve(root, self.mean[free]))
-        below = np.minimum(self.mean, 0.0)
+        below: np.ndarray = np.minimum(self.mean, 0.0)
         below[free] = np.minimum(self.mean[free] - cov @ multipliers, 0.0)
         return below
 
