@@ -128,7 +128,7 @@ def test_of_many_small_segments_none_is_the_reference_by_chance(seed: int) -> No
     vocabulary = cs.Vocabulary.of(np.repeat(np.arange(queries), docs), list(range(docs)) * queries)[0]
     segments = {"country": cs.Segment(tuple(f"{k:02}" for k in range(labels)), country)}
     model = cs.fit("PBM", cs.Sessions(cs.Rankings(vocabulary, query, pair, segments=segments), click), by="country")
-    assert np.abs(model.curves - examination).max() < 0.12
+    assert np.abs(model.curves - examination).max() < 0.2
 
 
 def test_ratios_to_another_situation_have_the_covariance_of_differences(rng: np.random.Generator) -> None:
