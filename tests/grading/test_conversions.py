@@ -110,6 +110,13 @@ def test_planted_rates_and_values_are_recovered(log: Sessions) -> None:
     assert np.corrcoef(raw, purchase.rate)[0, 1] > 0.95
 
 
+def test_the_conclusion_counts_conversions_without_a_click() -> None:
+    frame = pd.DataFrame({"query": ["a"] * 8, "docs": [[1, 2]] * 8, "clicks": [[1, 0]] * 8, "buy": [[1, 1]] * 8})
+    conclusion = {option: cs.conversions(frame, "buy", without_click=option).conclusion for option in ("drop", "keep")}
+    assert conclusion["drop"].endswith(" 8 results with buy but without a click are left out.")
+    assert conclusion["keep"].endswith(" 8 results with buy but without a click are counted as clicked.")
+
+
 def test_documents_without_clicks_have_the_rate_of_their_query() -> None:
     frame = pd.DataFrame(
         {

@@ -77,7 +77,7 @@ def test_segments_that_agree_get_one_curve_and_narrow_intervals() -> None:
     log, _ = segmented_log((STEEP / 0.95, STEEP / 0.95), 4000, seed=3, shares=(0.05, 0.95))
     model = fit("PBM", log, by="device")
     alone = fit("PBM", log[log.segments["device"].code == 0])
-    assert np.abs(model.curves[0] - model.curves[1]).max() < 0.09
+    assert np.abs(model.curves[0] - model.curves[1]).max() < 0.1  # relative to phones, with 95 % of the sessions
     width = [
         np.subtract(high, low)[2:6].mean()
         for low, high, _ in (model.of("desktop").intervals("examination"), alone.intervals("examination"))

@@ -103,6 +103,9 @@ class Conversions(Result):
             if facts["rank_p_value"] < RATE_LEVEL and not self._explanation(facts["signal"]):
                 text += f"; the same documents convert {facts['rank_slope']:+.1%} per rank"
             sentences.append(f"{text}.")
+            if n := facts["conversions_without_click"]:
+                treatment = "left out" if self.without_click == "drop" else "counted as clicked"
+                sentences.append(f"{as_count(n):,} results with {facts['signal']} but without a click are {treatment}.")
         return " ".join([*sentences, *(text for own in self.segments if (text := own.sentence()))])
 
     def _explanation(self, signal: str) -> str:

@@ -100,30 +100,30 @@ class LogRatios:
         cov, row = self.covariance, self.covariance[reference]
         return LogRatios(self.mean - self.mean[reference], cov - row - row[:, None] + row[reference])
 
-    def below_one(self) -> tuple[Float[np.ndarray, " value"], float]:
-        """Return the likeliest logarithms that are at most 0, and the log-likelihood that the limit takes.
+    def below_one(self) -> Float[np.ndarray, " value"]:
+        """Return the likeliest logarithms that are at most 0.
 
         They are mean - covariance x with multipliers x >= 0 of the limits that bind: a problem of non-negative least
         squares.
         """
         from scipy.optimize import nnls
 
-        beyond = self.mean > 0
-        if not beyond.any():
-            return self.mean, 0.0
+        if not (self.mean > 0).any():
+            return self.mean
         free = np.flatnonzero(np.diag(self.covariance) > 0)
         cov = self.covariance[np.ix_(free, free)]
         root = np.linalg.cholesky(cov + np.diag(_RIDGE * np.diag(cov)))
         multipliers, _ = nnls(root.T, np.linalg.solve(root, self.mean[free]))
-        below = np.minimum(self.mean, 0.0)
+        below: np.ndarray = np.minimum(self.mean, 0.0)
         below[free] = np.minimum(self.mean[free] - cov @ multipliers, 0.0)
-        return below, float(multipliers @ cov @ multipliers) / 2
+        return below
 
     def better_reference(self, reference: int, candidate: int) -> int:
-        """Return the candidate if examination relative to it is clearly likelier to be at most 1 everywhere.
+        """Return the candidate if it is clearly examined more than the reference.
 
-        Of many situations, the estimates of some are above 1 by chance: the level of the likelihood ratio test is
-        divided by their number.
+        Of many situations, the estimates of some are above 1 by chance: the level of the test is divided by their
+        number. How well all of them together keep below 1 is no test: they do best relative to the one that is
+        estimated too high by most.
 
         Parameters
         ----------
@@ -134,7 +134,5 @@ class LogRatios:
         """
         from scipy.special import ndtri
 
-        if self.mean[candidate] <= 0:
-            return reference
-        gain = self.below_one()[1] - self.relative_to(candidate).below_one()[1]
-        return candidate if gain > ndtri(_LEVEL / 2 / len(self.mean)) ** 2 / 2 else reference
+        error = np.sqrt(max(self.covariance[candidate, candidate], 0.0))
+        return candidate if self.mean[candidate] > -ndtri(_LEVEL / 2 / len(self.mean)) * error else reference

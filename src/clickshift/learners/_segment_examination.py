@@ -46,6 +46,8 @@ _LEAST, _MOST = 0.05, 0.95
 """Range of the examination that the common curve is shrunk towards."""
 _QUANTILE = 1.96
 """Standard errors between an estimate and the bounds of its 95 % interval."""
+_LEVEL = 0.05
+"""Level of the lower bounds by which the most examined segment is found."""
 _HIGHEST = 1 - 1e-7
 _START, _HIGHEST_START = (0.01, 2.0), 0.98
 """Range of the ratios of examination to start from, and the highest examination of the common curve to start from."""
@@ -142,7 +144,7 @@ def fit_examination_by_segment(
     )
     towards = _curve_prior(problem, by_rank, estimates, np.exp(ratios.mean), reference)
     shrunk, likelihood = estimates.pooled(towards), estimates.pooled()
-    mean = np.exp(LogRatios(*shrunk).below_one()[0])
+    mean = np.exp(LogRatios(*shrunk).below_one())
     if reference is not None:
         mean[observed == reference] = 1.0
     curves = _SegmentMeans(problem, observed, reference).curves(mean, likelihood)
@@ -213,12 +215,18 @@ def _first_reference(problem: RatioProblem, rate: Float[np.ndarray, " situation"
     """Return the situation of the first rank that is examined most: of one rank, segments show the same documents.
 
     Rates of low ranks may be far too high where only neighbours of a list are swapped, and the limit of 1 for all other
-    situations would then keep the fit from the maximum.
+    situations would then keep the fit from the maximum. Of many segments, the highest rate is that of a small one by
+    chance: lower bounds are compared, which all hold at a level.
     """
+    from scipy.special import ndtri
+
     n = problem.cells.n_situations // problem.cells.n_segments
     starts = np.arange(problem.cells.n_segments) * n
     starts = starts[problem.impressions[starts] > 0]
-    return int(starts[np.argmax(rate[starts])]) if len(starts) else problem.most_examined(rate)
+    if not len(starts):
+        return problem.most_examined(rate)
+    errors = 1 / np.sqrt(problem.clicks[starts] + 1)
+    return int(starts[np.argmax(np.log(rate[starts]) - ndtri(1 - _LEVEL / len(starts)) * errors)])
 
 
 def _curve_prior(
