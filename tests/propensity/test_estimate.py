@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import clickshift as cs
@@ -344,3 +345,11 @@ def test_sessions_with_a_hole_at_the_first_rank_count() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert propensities(log, "harvesting", replicates=0).data.startswith(f"{log.total} sessions")
+
+
+@pytest.mark.parametrize("method", ["swaps", "harvesting"])
+def test_methods_that_compare_all_ranks_refuse_very_long_lists(method: str) -> None:
+    """Their memory grows with the square of the number of ranks: lists of 5,000 took more than 9 GB."""
+    log = pd.DataFrame({"query": ["q"] * 2, "docs": [[1, 2], list(range(2001))], "clicks": [[1, 0], [0] * 2001]})
+    with raises_code("lists-too-long", DataError, ranks=2001, limit=2000):
+        cs.propensities(log, method=method)

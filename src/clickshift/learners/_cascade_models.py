@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar, final
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from typing_extensions import override
 
 from clickshift.core.newton import CascadeParameters, PairValues, Shared, damped_newton_step, single_threaded_products
@@ -18,6 +18,8 @@ from clickshift.counts.tail_e_step import ExpectedTails, TailCurvature, TailTran
 from clickshift.learners._cascade_fit import MIN_PROBABILITY, CascadeFamily, ExpectedChoices, SharedCurvature
 from clickshift.learners._priors import SHARED_PRIOR, Beta
 
+_KNOWN_RANKS = 500
+"""Number of ranks whose continuation DCM learns: clicks below count at the last one, as the model predicts them."""
 _LINE_STEPS = 4
 """Newton steps of the start of CCM's continuations after a click."""
 _MIN_START = 0.1
@@ -122,23 +124,38 @@ class DBNFamily(CascadeFamily):
 
 @final
 class DCMFamily(CascadeFamily):
-    """Likelihood of DCM: g = 1, and h depends on the rank of the click."""
+    """Likelihood of DCM: g = 1, and h depends on the rank of the click; ranks below the last known one have its h."""
+
+    @property
+    def _known_rank(self) -> Int[np.ndarray, " rank"]:
+        """The known rank whose continuation each rank has."""
+        return np.minimum(np.arange(self.data.n_ranks), _KNOWN_RANKS - 1)
+
+    def by_known_rank(self, values: Float[np.ndarray, " rank"]) -> Float[np.ndarray, " known_rank"]:
+        """Add up the values of ranks that have the same continuation."""
+        sums: np.ndarray = np.bincount(self._known_rank, values)
+        return sums
 
     @override
     def start_shared(self) -> Shared:
-        followed, open_last = self.data.followed_at_rank, self.data.open_last_at_rank
+        followed = self.by_known_rank(self.data.followed_at_rank)
+        open_last = self.by_known_rank(self.data.open_last_at_rank)
         return SHARED_PRIOR.mode(followed + open_last / 2, followed + open_last)
 
     @override
     def transitions(self, parameters: CascadeParameters) -> TailTransitions:
         return TailTransitions(
-            1 - parameters.attractiveness, 1.0, np.ones_like(parameters.attractiveness), parameters.shared
+            1 - parameters.attractiveness,
+            1.0,
+            np.ones_like(parameters.attractiveness),
+            parameters.shared[self._known_rank],
         )
 
     @override
     def transition_derivatives(self, parameters: CascadeParameters) -> TransitionDerivatives:
-        ranks = len(parameters.shared)
-        return TransitionDerivatives(np.zeros(ranks), np.ones((1, len(parameters.attractiveness))), np.eye(ranks))
+        known = len(parameters.shared)
+        at_rank = np.eye(known)[:, self._known_rank]
+        return TransitionDerivatives(np.zeros(known), np.ones((1, len(parameters.attractiveness))), at_rank)
 
     @override
     def continuation_derivatives(self, parameters: CascadeParameters) -> tuple[PairValues | float, PairValues | float]:
@@ -146,18 +163,22 @@ class DCMFamily(CascadeFamily):
 
     @override
     def certain_log_likelihood(self, parameters: CascadeParameters) -> float:
-        return float(self.data.followed_at_rank @ np.log(parameters.shared))
+        return float(self.by_known_rank(self.data.followed_at_rank) @ np.log(parameters.shared))
 
     @override
     def expected_choices(self, parameters: CascadeParameters, tails: ExpectedTails) -> ExpectedChoices:
         followed, open_last = self.data.followed_at_rank, self.data.open_last_at_rank
-        return ExpectedChoices(followed + tails.went_on_at_rank, followed + open_last)
+        return ExpectedChoices(
+            self.by_known_rank(followed + tails.went_on_at_rank), self.by_known_rank(followed + open_last)
+        )
 
     @override
     def curvature(
         self, parameters: CascadeParameters, tails: ExpectedTails, tail_curvature: TailCurvature
     ) -> SharedCurvature:
-        return SharedCurvature(np.diag(tail_curvature.inverse_at_rank[0] - tail_curvature.inverse_at_rank[1]))
+        return SharedCurvature(
+            np.diag(self.by_known_rank(tail_curvature.inverse_at_rank[0] - tail_curvature.inverse_at_rank[1]))
+        )
 
 
 @final

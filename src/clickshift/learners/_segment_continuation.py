@@ -31,7 +31,7 @@ from clickshift.learners._cascade_fit import (
     SharedCurvature,
     TailsOfSegment,
 )
-from clickshift.learners._cascade_models import CCMFamily
+from clickshift.learners._cascade_models import CCMFamily, DCMFamily
 from clickshift.learners._segment_examination import SegmentCurves
 from clickshift.learners._segment_pooling import SegmentEstimates
 from clickshift.models.intervals import EffectiveCounts, effective_counts
@@ -322,8 +322,10 @@ def _weights(family: SegmentedFamily, entries: int) -> Float[np.ndarray, "segmen
     """Return how often users of each segment could continue: clicks by rank if continuation depends on it."""
     rows = []
     for one in family.families:
-        clicks = one.data.followed_at_rank + one.data.open_last_at_rank
-        rows.append(clicks if len(clicks) == entries else np.full(entries, one.data.first_examined.sum()))
+        if isinstance(one, DCMFamily):
+            rows.append(one.by_known_rank(one.data.followed_at_rank + one.data.open_last_at_rank))
+        else:
+            rows.append(np.full(entries, one.data.first_examined.sum()))
     return np.stack(rows)
 
 

@@ -24,7 +24,7 @@ from clickshift.core.intervals import check_replicates
 from clickshift.core.progress import Progress, silent
 from clickshift.core.rng import generator
 from clickshift.counts.cells import Cells
-from clickshift.counts.connectivity import swap_graph
+from clickshift.counts.connectivity import MAX_GRAPH_RANKS, swap_graph
 from clickshift.counts.daily import DayCounts
 from clickshift.counts.open_log import LogLike, open_log_or_counts
 from clickshift.counts.segment_differences import segment_difference
@@ -130,7 +130,8 @@ def propensities(
     DataError
         If the log or the corpus does not have what the method needs ("needs-sessions", "no-features",
         "no-common-documents", "no-clicks", "cannot-predict-clicks", "not-ranks"), or if an argument is out of range
-        ("bad-level", "rank-out-of-range", "wrong-shape"); for segments "no-segment", "one-segment".
+        ("bad-level", "rank-out-of-range", "wrong-shape"), or lists are too long for swaps and harvesting
+        ("lists-too-long"); for segments "no-segment", "one-segment".
     SpecError
         If an argument does not belong to the method ("bad-option"), or if there are too few or too many
         replicates ("too-few-replicates", "too-many-replicates").
@@ -396,6 +397,14 @@ def _check_arguments(
             code="rank-out-of-range",
             value=reference + 1,
             n_ranks=n_ranks,
+        )
+    if method in {"swaps", "harvesting"} and n_ranks > MAX_GRAPH_RANKS:
+        raise DataError(
+            f"{name} compares each rank with every other one, and takes lists of at most {MAX_GRAPH_RANKS:,} ranks: "
+            f"got {n_ranks:,}. Pass the method PBM, or cut the longest lists.",
+            code="lists-too-long",
+            ranks=n_ranks,
+            limit=MAX_GRAPH_RANKS,
         )
     if replicates:  # 0 for no interval
         check_replicates(replicates, at_least=5)
