@@ -95,6 +95,7 @@ BAD: list[tuple[str, tuple[str, ...]]] = [
     ("judgments models/rCTR -o before.csv", ("RCTR", "rank documents")),
     # outputs
     ("judgments models/PBM -o before.txt", ("before.txt", "--for")),
+    ("judgments models/PBM --for trec", ("--for trec", "--output")),
     ("judgments models/PBM -o before.txt --format csv", ("before.txt", ".csv")),
     ("judgments models/PBM -o before.txt --format lightgbm", ("before.txt", ".csv, .parquet")),
     ("judgments models/PBM -o before.csv --format docx", ("'docx'",)),

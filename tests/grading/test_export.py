@@ -73,26 +73,31 @@ def test_quepid_reads_a_csv_of_ratings(tmp_path: Path) -> None:
     assert dict(zip(zip(frame["query"], frame["docid"], strict=True), frame["rating"], strict=True)) == AWKWARD
 
 
-def test_rre_has_two_spellings(tmp_path: Path) -> None:
-    """By document, as RRE reads them and Quepid writes them; by gain, as Quepid reads them."""
-    rre, quepid = (json.loads(written(tmp_path / "shop.json", format)) for format in ("rre", "quepid-rre"))
-    for body in (rre, quepid):
-        assert list(body) == ["id_field", "index", "queries"]
-        assert (body["id_field"], body["index"]) == ("id", "shop")
-        assert all(list(query) == ["placeholders", "relevant_documents"] for query in body["queries"])
-    by_document = {
-        (query["placeholders"]["$query"], doc): gain["gain"]
-        for query in rre["queries"]
-        for doc, gain in query["relevant_documents"].items()
-    }
-    assert by_document == {pair: grade for pair, grade in AWKWARD.items() if grade}, "grade 0 is not relevant"
-    by_gain = {
+def test_rre_takes_documents_from_groups_of_queries(tmp_path: Path) -> None:
+    """Its engine reads index and id_field, the groups, their documents, and the template and text of each query."""
+    body = json.loads(written(tmp_path / "shop.json", "rre"))
+    assert list(body) == ["id_field", "index", "query_groups"]
+    assert (body["id_field"], body["index"]) == ("id", "shop")
+    found = {}
+    for group in body["query_groups"]:
+        assert list(group) == ["name", "queries", "relevant_documents"]
+        (query,) = group["queries"]
+        assert query["template"] == "template.json"
+        assert query["placeholders"] == {"$query": group["name"]}
+        found |= {(group["name"], doc): gain["gain"] for doc, gain in group["relevant_documents"].items()}
+    assert found == {pair: grade for pair, grade in AWKWARD.items() if grade}, "grade 0 is not relevant"
+
+
+def test_quepid_imports_ratings_of_rre_by_gain(tmp_path: Path) -> None:
+    body = json.loads(written(tmp_path / "shop.json", "quepid-rre"))
+    assert list(body) == ["id_field", "index", "queries"]
+    found = {
         (query["placeholders"]["$query"], doc): int(gain)
-        for query in quepid["queries"]
+        for query in body["queries"]
         for gain, docs in query["relevant_documents"].items()
         for doc in docs
     }
-    assert by_gain == AWKWARD
+    assert found == AWKWARD
 
 
 def test_ranx_is_a_dictionary_of_dictionaries(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,9 +15,10 @@ from benchmarks.log_health import run
 from clickshift.io.encode.duckdb import DuckdbLimits
 from clickshift.learners.likelihood import MaximumLikelihood
 from clickshift.log_health.checks import CHECKS
+from clickshift.log_health.finding import Finding
 from tests.codes import raises_code
 from tests.planted_events import EVENT_DEFECTS, clean_events, timed
-from tests.planted_logs import DEFECTS, WHOLE, Log, clean_log
+from tests.planted_logs import DEFECTS, RANKS, WHOLE, Log, clean_log
 from tests.suite import Samples, Study
 
 EVENTS = {name for name, check in CHECKS.items() if check.find.__module__ == "clickshift.log_health.events"}
@@ -56,6 +58,101 @@ def test_a_defect_of_the_whole_log_is_severe(clean: Log, defect: str) -> None:
     log, _ = WHOLE[defect](clean, 1.0, np.random.default_rng(1))
     (finding,) = cs.check_log(log.sessions(), effects=False).findings
     assert (finding.check, finding.severity) == (defect, "severe")
+
+
+def findings(log: Log | cs.Sessions | pd.DataFrame, **options: Any) -> dict[str, Finding]:
+    """What was found in a log, by check."""
+    sessions = log.sessions() if isinstance(log, Log) else log
+    return {finding.check: finding for finding in cs.check_log(sessions, effects=False, **options).findings}
+
+
+@pytest.mark.parametrize("below", [1, 2])
+def test_lists_that_end_below_the_last_examined_result_are_found(clean: Log, below: int) -> None:
+    """A viewport shows a result or two more than the user looks at, so the last result is hardly ever clicked."""
+    last = RANKS - clean.examined[:, ::-1].argmax(axis=1)
+    end = np.where(clean.examined.any(axis=1), last, 1) + below
+    chosen = np.random.default_rng(0).random(len(end)) < 0.1
+    cut = (np.arange(RANKS) >= end[:, None]) & chosen[:, None]
+    assert findings(replace(clean, doc=np.where(cut, -1, clean.doc), click=clean.click & ~cut)).keys() == {
+        "viewport-lists"
+    }
+
+
+def test_further_pages_whose_ranks_continue_are_no_defect(clean: Log) -> None:
+    rng = np.random.default_rng(0)
+    pages = clean.rows(rng.choice(len(clean.query), 600, replace=False))
+    rest = np.argsort([np.isin(np.arange(14), docs) for docs in pages.doc], axis=1, kind="stable")[:, :4]
+    wide = [np.pad(values, ((0, 0), (0, 4)), constant_values=fill) for values, fill in (
+        (clean.doc, -1), (clean.click, False), (clean.examined, False)
+    )]  # fmt: skip
+    log = replace(clean, doc=wide[0], click=wide[1], examined=wide[2])
+    doc = np.concatenate([np.full((600, RANKS), -1), rest], axis=1)
+    none = np.zeros_like(doc, bool)
+    log = log.plus(replace(pages, doc=doc, click=none, examined=none, time=pages.time + 20))
+    found = findings(log)
+    assert {name: finding.severity for name, finding in found.items()} == {"mixed-rank-bases": "notice"}
+    assert found["mixed-rank-bases"].affected == 600
+    assert "further pages, whose ranks continue" in found["mixed-rank-bases"].text
+
+
+def test_the_rarer_base_of_ranks_is_the_wrong_one(clean: Log) -> None:
+    """Events of a source that counts from 0 shift those of all others, if nothing says which is which."""
+    log, _ = DEFECTS["mixed-rank-bases"](clean, 0.98, np.random.default_rng(1))
+    (finding,) = findings(log).values()
+    assert finding.check == "mixed-rank-bases"
+    assert finding.low <= 0.02 <= finding.high
+    assert "the ranks of the others are probably one too low" in finding.text
+    few = log.rows(np.r_[np.flatnonzero(log.shown[:, 0])[:100], np.flatnonzero(~log.shown[:, 0])[:5]])
+    assert "probably" not in findings(few)["mixed-rank-bases"].text  # five lists do not tell
+
+
+def test_half_of_the_traffic_is_much_for_a_query_among_twenty(clean: Log) -> None:
+    """Whatever the next query has; of three queries, one with half of the traffic is a notice."""
+    rng = np.random.default_rng(0)
+    for others, severity in ((25, "severe"), (2, "notice")):
+        query = rng.choice(others + 1, len(clean.query), p=[0.55, 0.3, *[0.15 / (others - 1)] * (others - 1)])
+        finding = findings(replace(clean, query=query), checks=["dominant-query"])["dominant-query"]
+        assert finding.severity == severity
+        assert finding.rate == pytest.approx(0.55, abs=0.02)
+
+
+def test_a_new_product_line_is_no_change_of_the_front_end(clean: Log) -> None:
+    """Queries of the second half of the days differ, and so do their clicks; a change within queries is found."""
+    later = clean.time >= 86400 * 10
+    few = clean.query % 6 + np.where(later, 6, 0)
+    moved = clean.click & ((few < 6)[:, None] | (np.arange(RANKS) < 1))  # clicks of new queries are at rank 1
+    log = replace(clean, query=few, click=moved)
+    assert "front-end-change" not in findings(log, checks=["front-end-change"])
+    assert "front-end-change" in findings(replace(log, query=clean.query % 6), checks=["front-end-change"])
+
+
+def test_a_query_that_stands_for_many_things_is_not_paged(clean: Log) -> None:
+    """Lists of an empty search that show other documents each time are no further pages."""
+    rng = np.random.default_rng(0)
+    rows = rng.random(len(clean.query)) < 0.2
+    top = int(np.bincount(clean.query).argmax())
+    sessions = replace(clean, query=np.where(rows, top, clean.query)).sessions()
+    pair = sessions.rankings.pair.copy()
+    of_top = sessions.rankings.query == top  # five documents each of 300
+    many = cs.Vocabulary.of(np.repeat(["*", "x"], 400).tolist(), list(range(800)))[0]
+    pair = np.where(
+        of_top[:, None], rng.integers(60, size=(len(pair), 1)) * 5 + np.arange(pair.shape[1]) % 5, pair % 400
+    )
+    pair = np.where(of_top[:, None], np.where(np.arange(pair.shape[1]) < 5, pair, -1), 400 + pair)
+    shown = sessions.rankings.shown & (pair >= 0)
+    pair = np.where(shown, pair, -1).astype(np.int32)
+    rankings = cs.Rankings(many, np.where(of_top, 0, 1).astype(np.int32), pair, shown)
+    log = cs.Sessions(rankings, sessions.click & shown, time=sessions.time, user=sessions.user)
+    assert "pagination" not in findings(log, checks=["pagination"])
+
+
+def test_a_query_that_is_continued_by_a_blank_is_type_ahead() -> None:
+    seconds = np.tile([0, 1.5, 3, 600], 200) + np.repeat(np.arange(200) * 7, 4)
+    typed = pd.DataFrame({"user": np.repeat(np.arange(200), 4), "query": ["red", "red ", "red shoes", "tea"] * 200})
+    typed["time"] = pd.Timestamp("2026-03-02") + pd.to_timedelta(seconds, unit="s")
+    typed["docs"], typed["clicks"] = [["a", "b"], ["b", "a"]] * 400, [[0, 0]] * 800
+    (finding,) = findings(typed, checks=["type-ahead"]).values()
+    assert finding.affected == 400
 
 
 def test_without_the_affected_sessions_examination_is_that_of_the_clean_part(clean: Log) -> None:
@@ -176,6 +273,22 @@ def test_events_are_checked_with_the_counts_of_their_import() -> None:
     assert found["ties"].examples
 
 
+def test_events_whose_ranks_begin_at_0_are_noticed() -> None:
+    events = pd.DataFrame({"session": np.repeat(np.arange(50), 2), "query": "q", "rank": [0, 1] * 50})
+    events = events.assign(doc=["a", "b", "b", "a"] * 25, event="impression", time=pd.Timestamp("2026-03-01"))
+    finding = findings(pd.concat([events, events[::9].assign(event="click")]))["rank-base"]
+    assert (finding.severity, finding.rate, finding.text) == (
+        "notice", 1.0, "Ranks begin at 0. The import has corrected that."
+    )  # fmt: skip
+
+
+def test_a_file_that_only_the_import_reads_is_checked(tmp_path: Path) -> None:
+    """GraphCM's text has an ending that no log has."""
+    path = tmp_path / "train.txt"
+    path.write_text("".join(f"{k}\t{k % 3}\t[1, 2]\t[0, 0]\t[1, 0]\n" for k in range(30)))
+    assert cs.check_log(path, effects=False).sessions == 30
+
+
 @pytest.fixture(scope="module")
 def events(clean: Log) -> pd.DataFrame:
     return clean_events(clean.rows(np.arange(2000)))
@@ -212,9 +325,10 @@ def test_the_ubi_sample_of_opensearch(shared_data: Samples) -> None:
     found = {finding.check: finding for finding in health.findings}
     # two applications, one of which counts ranks from 0
     assert found["mixed-rank-bases"].examples == [
-        {"source": "Chorus", "first rank": 1},
-        {"source": "esci_ubi_sample", "first rank": 0},
+        {"source": "Chorus", "first rank": 1, "lists": 60},
+        {"source": "esci_ubi_sample", "first rank": 0, "lists": 200},
     ]
+    assert found["mixed-rank-bases"].affected == 60
     assert found["ties"].affected == 954 - 886  # viewport events of two type-ahead states under one id
     assert found["clicks-without-impressions"].affected == 22
     assert found["gaps"].affected == 11

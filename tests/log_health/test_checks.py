@@ -83,6 +83,7 @@ def further_pages(log: cs.Sessions) -> set[int]:
         for b in rows[k + 1 : k + 5]
         if gap(log, a, b) <= 1800 and key(log, a)[0] == key(log, b)[0]
         if not {p for p in key(log, a)[1:] if p >= 0} & {p for p in key(log, b)[1:] if p >= 0}
+        if log.rankings.shown[b].argmax() + 1 <= log.rankings.length[a]  # else ranks continue
     }
 
 
@@ -121,11 +122,12 @@ def of_tests(log: cs.Sessions) -> set[int]:
 
 
 def short(log: cs.Sessions) -> set[int]:
-    length = log.rankings.length.tolist()
+    length, from_one = log.rankings.length.tolist(), log.rankings.shown[:, 0].tolist()
     longest: dict[int, int] = {}
-    for query, end in zip(log.rankings.query.tolist(), length, strict=True):
-        longest[query] = max(longest.get(query, 0), end)
-    return {row for row, query in enumerate(log.rankings.query.tolist()) if length[row] < longest[query]}
+    for query, end, first in zip(log.rankings.query.tolist(), length, from_one, strict=True):
+        longest[query] = max(longest.get(query, 0), end * first)
+    queries = enumerate(log.rankings.query.tolist())
+    return {row for row, query in queries if length[row] < longest[query] and from_one[row]}
 
 
 @pytest.mark.parametrize(
@@ -161,10 +163,10 @@ def test_short_lists_are_compared_with_longer_ones_of_their_query_by_mantel_and_
     assert ends is not None
     assert set(np.flatnonzero(ends.short).tolist()) == short(small)
     observed = expected = variance = 0.0
-    length = small.rankings.length
+    length, from_one = small.rankings.length, small.rankings.shown[:, 0]
     for query in range(4):
         for rank in range(1, 6):
-            reach = (small.rankings.query == query) & small.rankings.shown[:, rank - 1]
+            reach = (small.rankings.query == query) & small.rankings.shown[:, rank - 1] & from_one
             end = reach & (length == rank)
             n, m, total = end.sum(), (reach & (length > rank)).sum(), reach.sum()
             if not n or not m:
@@ -191,10 +193,33 @@ def test_bursts_are_thirty_sessions_within_five_minutes() -> None:
 def test_the_change_point_is_the_day_of_the_change() -> None:
     rng = np.random.default_rng(0)
     table = np.array([rng.multinomial(500, [0.5, 0.3, 0.2] if day < 6 else [0.4, 0.4, 0.2]) for day in range(10)])
-    p_value, split, distance = traffic._change_point(table.astype(float))
+    p_value, split, dispersion = traffic._change_point(table.astype(float))
     assert split == 6
     assert p_value < 1e-6
-    assert distance == pytest.approx(0.1, abs=0.03)
+    assert dispersion < 2
+
+
+def test_days_that_do_not_differ_at_all_do_not_hide_a_change() -> None:
+    """All lists have ten results until the sixth day, during which they become shorter."""
+    table = np.array([[500, 0]] * 5 + [[250, 250]] + [[0, 500]] * 4, float)
+    assert traffic._change_point(table)[0] < 1e-6
+
+
+def test_groups_are_compared_within_queries_by_the_generalised_mantel_haenszel_statistic(small: cs.Sessions) -> None:
+    log = LogColumns.of(small)
+    group, later = log.first_click % 3, np.arange(len(small)) % 5 == 0
+    statistic, degrees, distance = traffic._within_queries(log, group, later)
+    difference, covariance, pairs = np.zeros(7), np.zeros((7, 7)), 0.0
+    for query in np.unique(small.rankings.query):
+        own = small.rankings.query == query
+        n, m = (own & ~later).sum(), (own & later).sum()
+        share = np.bincount(group[own], minlength=7) / (n + m)
+        difference += np.bincount(group[own & ~later], minlength=7) - n * share
+        covariance += n * m / (n + m - 1) * (np.diag(share) - np.outer(share, share))
+        pairs += n * m / (n + m)
+    assert degrees == 2
+    assert statistic == pytest.approx(difference @ np.linalg.pinv(covariance) @ difference)
+    assert distance == pytest.approx(np.abs(difference).sum() / 2 / pairs)
 
 
 def test_tail_probabilities_are_those_of_scipy() -> None:

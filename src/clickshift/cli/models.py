@@ -209,9 +209,17 @@ def judgments(
     They are written as a table, as TREC qrels, for OpenSearch, Quepid or RRE, or as labels for a ranker. Documents
     about which the log says too little are left out and counted: their grade would be that of the prior.
     """
+    from clickshift.errors import SpecError
     from clickshift.grading.graded_judgments import GradedJudgments
     from clickshift.grading.graded_judgments import judgments as grade
 
+    if output is None and format is not None:
+        raise SpecError(
+            f"--for {format} must have a file to write: no --output was given. Name one.",
+            code="bad-option",
+            option="format",
+            value=format,
+        )
     if output is not None:
         GradedJudgments.check_output(output, format)
     check_report(report)

@@ -74,7 +74,7 @@ class ImportedEvents(Result):
     - queries, documents: numbers of different ones in the log.
     - gaps: how gaps were treated.
     - signals, segments: names of the log's further signals of results, such as conversions, and of its segments.
-    - first_ranks: the number at which ranks begin, by source, as it was detected.
+    - first_ranks: the number at which ranks begin, by source, as it was detected; lists_by_source: number of lists.
     - columns: the column that was read as each of ours, by file; for tables of events only.
     - rows: one dict per reason: reason (a stable name), outcome ("skipped", "left out" or "repaired"), count, what, and
       up to three examples.
@@ -181,7 +181,7 @@ class ImportedEvents(Result):
 
     def _document(self) -> Document:
         """Show the numbers, and the reasons."""
-        hidden = {"title", "columns", "first_ranks", "signals", "segments"}
+        hidden = {"title", "columns", "first_ranks", "lists_by_source", "signals", "segments"}
         shown = {name: value for name, value in self.numbers.items() if name not in hidden}
         bases = ", ".join(f"{base} in {source}" if source else str(base) for source, base in self._bases.items())
         if bases:
@@ -388,6 +388,7 @@ def _lists(
         "signals": list(joined.signals),
         "segments": list(joined.segments),
         "first_ranks": joined.bases,
+        "lists_by_source": dict(database.rows("SELECT source, count(*) FROM written GROUP BY source ORDER BY source")),
     }
 
 

@@ -135,7 +135,10 @@ class QueryGroups(Result):
             names = [str(self.vocabulary.query_ids[q]) for q in members[:5].tolist()]
             more = f" and {len(members) - 5:,} more" if len(members) > 5 else ""
             table.append({"queries": len(members), "members": "; ".join(names) + more})
-        sections = [Section("Groups of queries", table=two_columns(self._numbers()))]
+        numbers = self._numbers()
+        share = numbers["grouped_impressions"]
+        numbers["grouped_impressions"] = "–" if np.isnan(share) else f"{share:.1%}"
+        sections = [Section("Groups of queries", table=two_columns(numbers))]
         if table:
             sections.append(Section("Largest groups", table=table))
         return Document("Groups of queries", self.conclusion, sections)

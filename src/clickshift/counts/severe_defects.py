@@ -16,7 +16,9 @@ SEVERE_BOT_SHARE = 0.02
 """Share of sessions that click everything from which on a log is severely wrong."""
 SEVERE_QUERY_SHARE = 0.5
 """Share of the sessions of one query from which on a log is about that query."""
-_MIN_SESSIONS, _MIN_QUERIES = 10_000, 20
+MIN_QUERIES = 20
+"""Number of queries from which on one of them should not have half of the sessions."""
+_MIN_SESSIONS = 10_000
 
 
 def warn_of_severe_defects(log: Any) -> None:
@@ -54,7 +56,7 @@ def severe_defects(log: Sessions) -> dict[str, str]:
     if rankings.has_holes and not rankings.shown[:, 0].any():
         found["rank-base"] = "no list has a document at rank 1"
     sizes = np.bincount(rankings.query + 1, log.count)[1:]
-    if (sizes > 0).sum() >= _MIN_QUERIES and (share := sizes.max() / total) >= SEVERE_QUERY_SHARE:
+    if (sizes > 0).sum() >= MIN_QUERIES and (share := sizes.max() / total) >= SEVERE_QUERY_SHARE:
         found["dominant-query"] = (
             f"the query {log.vocabulary.query_ids[sizes.argmax()]} has {share:.0%} of the sessions"
         )

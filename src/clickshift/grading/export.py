@@ -91,7 +91,8 @@ def write_judgments(table: Any, path: str | Path, *, format: str, notes: _Notes 
           queries (or documents) are numbered from 1, and `PATH.queries.csv` (`PATH.docs.csv`) has the number of each.
         - "opensearch": JSON to import into the Search Relevance Workbench.
         - "quepid": CSV of query, docid and rating. "quepid-rre": JSON of Quepid's own RRE import.
-        - "rre": JSON ratings of the Rated Ranking Evaluator, without documents of grade 0, which are not relevant.
+        - "rre": JSON ratings of the Rated Ranking Evaluator, without documents of grade 0, which are not relevant; a
+          query group per query. The name of the file stands for the index, `template.json` for the query template.
         - "ltr": lines `grade qid:1 # doc query` of RankLib and Quepid, with queries numbered from 1.
         - "ranx": JSON of queries, documents and grades, for ranx, ir_measures and pytrec_eval.
         - "lightgbm": a table of query, doc, grade and weight to join features to, ordered by query, and beside it
@@ -214,32 +215,34 @@ def _write_opensearch(table: Any, path: Path, notes: _Notes) -> list[Path]:
 
 
 def _write_quepid_rre(table: Any, path: Path, _: _Notes) -> list[Path]:
-    """Write RRE ratings as Quepid imports them: documents by gain."""
-
-    def documents(graded: list[tuple[str, int]]) -> dict[str, list[str]]:
-        gains = sorted({grade for _, grade in graded}, reverse=True)
-        return {str(gain): [doc for doc, grade in graded if grade == gain] for gain in gains}
-
-    return _write_ratings(table, path, "quepid-rre", documents)
-
-
-def _write_rre(table: Any, path: Path, _: _Notes) -> list[Path]:
-    """Write ratings of the Rated Ranking Evaluator: the gain of each relevant document."""
-
-    def documents(graded: list[tuple[str, int]]) -> dict[str, dict[str, int]]:
-        return {doc: {"gain": grade} for doc, grade in graded if grade > 0}
-
-    return _write_ratings(table, path, "rre", documents)
-
-
-def _write_ratings(table: Any, path: Path, format: str, documents: Callable[[Any], dict[str, Any]]) -> list[Path]:
-    """Write the queries of an RRE file, with their documents in one of its two spellings."""
-    _check_ids(table, format)
+    """Write RRE ratings as Quepid imports them: queries with their documents by gain."""
+    _check_ids(table, "quepid-rre")
     queries = (
-        {"placeholders": {"$query": query}, "relevant_documents": documents(graded)}
+        {"placeholders": {"$query": query}, "relevant_documents": _by_gain(graded)}
         for query, graded in _by_query(table)
     )
     _write_json_list(path, {"id_field": "id", "index": path.stem}, "queries", queries)
+    return [path]
+
+
+def _by_gain(graded: list[tuple[str, int]]) -> dict[str, list[str]]:
+    """Return the documents of each grade, the highest one first."""
+    gains = sorted({grade for _, grade in graded}, reverse=True)
+    return {str(gain): [doc for doc, grade in graded if grade == gain] for gain in gains}
+
+
+def _write_rre(table: Any, path: Path, _: _Notes) -> list[Path]:
+    """Write ratings of the Rated Ranking Evaluator: a group per query, since RRE takes documents from groups."""
+    _check_ids(table, "rre")
+    groups = (
+        {
+            "name": query,
+            "queries": [{"template": "template.json", "placeholders": {"$query": query}}],
+            "relevant_documents": {doc: {"gain": grade} for doc, grade in graded if grade > 0},
+        }
+        for query, graded in _by_query(table)
+    )
+    _write_json_list(path, {"id_field": "id", "index": path.stem}, "query_groups", groups)
     return [path]
 
 

@@ -187,7 +187,7 @@ def _opened(
     try:
         return open_log(log, columns=columns, on_bad_line=on_bad_line, progress=progress), None, 0
     except FileError as error:
-        if error.code == "missing-column":
+        if error.code in {"missing-column", "unknown-format"}:
             imported = _imported(log, columns, on_bad_line, progress)
             if imported is not None:
                 return imported.sessions, imported, 0

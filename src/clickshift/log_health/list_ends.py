@@ -1,7 +1,9 @@
 """Checks of where lists end: lists that were cut at the last click, or that end where the user stopped looking.
 
 In a log of served lists, where a list ends does not depend on its clicks. Lists of the same query that end at a rank
-are therefore compared with those that go on below it, by the Mantel-Haenszel statistic over queries and ranks.
+are therefore compared with those that go on below it, by the Mantel-Haenszel statistic over queries and ranks. Lists
+that end at the last result that was looked at are clicked there more often than longer ones; those that end with a
+result or a screen below it, less often.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from clickshift.counts.cells import Cells
 from clickshift.log_health._columns import LogColumns
 from clickshift.log_health._tests import normal_tail
 from clickshift.log_health.finding import NOTHING, Check, CheckOptions, Evidence
@@ -48,7 +51,7 @@ class _ListEnds(NamedTuple):
 def _list_ends(log: LogColumns) -> _ListEnds | None:
     """Compare clicks at the ends of lists with those at the same ranks of longer lists; None without such lists."""
     n_queries, n_ranks = log.log.vocabulary.n_queries, log.log.n_ranks
-    known = log.query >= 0
+    known = (log.query >= 0) & (log.first_rank == log.first_rank.min())  # lists with other bases end elsewhere
     longest = np.zeros(n_queries, np.int64)
     np.maximum.at(longest, log.query[known], log.length[known])
     short = known & (log.length < np.where(known, longest[log.query], 0))
@@ -59,7 +62,7 @@ def _list_ends(log: LogColumns) -> _ListEnds | None:
     has_short = np.zeros(n_queries, bool)
     has_short[log.query[short]] = True
     size = int(has_short.sum()) * n_ranks
-    cells = log.cells
+    cells = log.cells if known.all() else Cells.of(log.log, weight=log.count * known)
     query = cells.vocabulary.pair_query[cells.pair]
     kept = has_short[query]
     key = number[query[kept]] * n_ranks + cells.situation[kept]
@@ -126,7 +129,7 @@ def truncated_lists(log: LogColumns, options: CheckOptions) -> Evidence:
     ends = _list_ends(log)
     if ends is None:
         return NOTHING
-    if not ends.z_click > 0:
+    if not ends.z > 0 or not ends.z_click > 0:
         return Evidence("Short lists do not end in clicks more often.", 0.0, log.total, p_value=1.0)
     text = (
         f"{max(ends.excess, 0) / log.total:.1%} of the lists were cut at their last click: the last result of short "
@@ -143,7 +146,7 @@ def viewport_lists(log: LogColumns, options: CheckOptions) -> Evidence:
     ends = _list_ends(log)
     if ends is None:
         return NOTHING
-    if ends.z_click > 0:
+    if ends.z > 0 and ends.z_click > 0:
         return Evidence("Short lists have clicks more often: they were cut at clicks.", 0.0, log.total, p_value=1.0)
     affected = log.sessions_of(ends.short)
     text = (
@@ -151,7 +154,7 @@ def viewport_lists(log: LogColumns, options: CheckOptions) -> Evidence:
         f"clicked in {ends.ctr_at_end:.1%} of sessions, against {ends.ctr_longer:.1%} at the same ranks of longer "
         "lists: they end where users stopped looking (viewport), not where the ranker ended them."
     )
-    return Evidence(text, affected, log.total, rows=ends.short, p_value=normal_tail(ends.z))
+    return Evidence(text, affected, log.total, rows=ends.short, p_value=2 * normal_tail(abs(ends.z)))
 
 
 CHECKS = (

@@ -9,21 +9,23 @@ from clickshift.counts.connectivity import SwapGraph, swap_graph
 from clickshift.log_health._columns import LogColumns
 from clickshift.log_health.finding import NOTHING, Check, CheckOptions, Evidence, Severity
 
-_WHOLE_LOG = 0.99
-"""Share of the lists from which on another first rank is that of the whole log."""
-
 _RARE_RANK = 0.05
 """Share of the lists below which a rank is too rare to matter for whether ranks are connected."""
+_MIN_LIKE = 30
+"""Sessions from which on the click-through rates of first results are compared."""
 
 
 def rank_base(log: LogColumns, options: CheckOptions) -> Evidence:
     """Measure how many lists have no document at rank 1, if that is all of them."""
     late = log.first_rank > 1
-    share = log.sessions_of(late) / log.total
-    if share < _WHOLE_LOG:
+    if not late.all():
         if log.first_rank_shift:  # ranks of the file begin at 0, which the others follow
             text = "Ranks begin at 0; this report counts them from 1."
             return Evidence(text, log.total, log.total)
+        bases = set(_bases_by_source(options).values())
+        if bases == {0}:
+            text = "Ranks begin at 0. The import has corrected that."
+            return Evidence(text, log.total, log.total, severity="notice")
         return Evidence("All lists begin at rank 1.", 0.0, log.total) if not late.any() else NOTHING
     first = int(np.bincount(log.first_rank, log.count).argmax())
     text = f"Ranks begin at {first - log.first_rank_shift}, not at 1."
@@ -31,48 +33,77 @@ def rank_base(log: LogColumns, options: CheckOptions) -> Evidence:
 
 
 def mixed_rank_bases(log: LogColumns, options: CheckOptions) -> Evidence:
-    """Measure how many lists begin below rank 1, or have ranks that are one too high."""
-    late = log.first_rank > 1
-    share = log.sessions_of(late) / log.total
+    """Measure how many lists begin below rank 1, or have ranks that are one too high.
+
+    Lists that begin where most others have ended are further pages, whose ranks continue.
+    """
     bases = _bases_by_source(options)
     if len(set(bases.values())) > 1:
-        named = ", ".join(f"{base} in {source or 'events without a source'}" for source, base in bases.items())
-        text = f"Ranks begin at different numbers: {named}. The import has corrected that."
-        shown = [{"source": source, "first rank": base} for source, base in bases.items()]
-        return Evidence(text, 0.0, log.total, shown=shown, severity="notice")
-    if not share or share >= _WHOLE_LOG:
+        return _corrected(log, bases, options)
+    late = log.first_rank > 1
+    if not late.any() or late.all():
         return Evidence("All lists begin at the same rank.", 0.0, log.total)
-    shift = log.first_rank_shift
-    text = (
-        f"{share:.1%} of the lists begin below rank 1"
-        if not shift
-        else (f"{1 - share:.1%} of the lists begin at rank 0 and {share:.1%} at rank 1 or below")
-    )
-    affected = late if share <= 0.5 or not shift else ~late
-    text += _likeness(log, late)
-    return Evidence(text, log.sessions_of(affected), log.total, rows=affected)
+    order = np.argsort(log.length[~late])
+    until = np.cumsum(log.count[~late][order])
+    usual = int(log.length[~late][order][np.searchsorted(until, until[-1] / 2)])  # median length
+    pages = log.first_rank > max(usual, 2)
+    late &= ~pages
+    affected = log.sessions_of(pages)
+    further = f"{affected / log.total:.1%} of the lists begin below rank {usual}: further pages, whose ranks continue"
+    if not late.any():
+        return Evidence(f"{further}.", affected, log.total, rows=pages, severity="notice")
+    share = log.sessions_of(late) / log.total
+    if log.first_rank_shift or set(bases.values()) == {0}:
+        text = f"{1 - share:.1%} of the lists begin at rank 0 and {share:.1%} at rank 1 or below"
+    else:
+        text = f"{share:.1%} of the lists begin below rank 1"
+    like, rates = _likeness(log, late)
+    others = ~late & ~pages
+    rows = late if share <= 0.5 or like == 2 else others  # ranks of the rarer lists are wrong
+    if like:
+        text += f"; the first result of those at rank 2 is clicked in {rates}, so "
+        if like == 2:
+            text += "their first result was left out"
+        elif rows is late:
+            text += "their ranks are probably one too high"
+        else:
+            text += "the ranks of the others are probably one too low"
+    text += f". {further}." if affected else "."
+    return Evidence(text, log.sessions_of(rows), log.total, rows=rows)
 
 
-def _likeness(log: LogColumns, late: np.ndarray) -> str:
-    """Say whether the first results of late lists are clicked like those at rank 1, which shows a wrong base."""
+def _corrected(log: LogColumns, bases: dict[str, int], options: CheckOptions) -> Evidence:
+    """Measure how many lists are of sources whose ranks began elsewhere than those of most lists."""
+    lists = {source: float(options.events.numbers["lists_by_source"].get(source, 0)) for source in bases}
+    by_base = {base: sum(lists[source] for source in bases if bases[source] == base) for base in bases.values()}
+    named = ", ".join(f"{base} in {source or 'events without a source'}" for source, base in bases.items())
+    text = f"Ranks begin at different numbers: {named}. The import has corrected that."
+    shown = [{"source": source, "first rank": base, "lists": lists[source]} for source, base in bases.items()]
+    affected = sum(by_base.values()) - max(by_base.values())
+    return Evidence(text, affected, sum(by_base.values()), shown=shown, severity="notice")
+
+
+def _likeness(log: LogColumns, late: np.ndarray) -> tuple[int, str]:
+    """Return the rank whose click-through rate the first results of late lists have, 0 if unknown; and the rates.
+
+    Those at rank 2 are clicked like rank 1 of the other lists if the base is wrong, and like their rank 2 if the first
+    result is missing.
+    """
     second = late & (log.first_rank == 2)
+    n = log.sessions_of(second)
     clicked = log.first_click == 2
     rate_late = _mean(clicked, second, log)
-    rate_first = _mean(log.first_click == 1, ~late, log)
-    at_rank = log.cells.by_rank()
-    if log.cells.n_ranks < 2 or not np.isfinite(rate_late) or not np.isfinite(rate_first):
-        return "."
-    late_clicks = float(log.count[second] @ clicked[second])
-    impressions = at_rank[0][1] - log.sessions_of(second)
-    rate_second = (at_rank[1][1] - late_clicks) / impressions if impressions > 0 else np.nan
-    if not np.isfinite(rate_second):
-        return "."
+    rate_first = _mean(log.first_click == 1, log.first_rank == 1, log)
+    impressions, clicks = log.cells.by_rank()
+    if log.cells.n_ranks < 2 or n < _MIN_LIKE or impressions[1] - n < _MIN_LIKE:
+        return 0, ""
+    rate_second = float((clicks[1] - log.count[second] @ clicked[second]) / (impressions[1] - n))
     like = 1 if abs(rate_late - rate_first) <= abs(rate_late - rate_second) else 2
-    meaning = "so their ranks are probably one too high" if like == 1 else "so their first result was left out"
-    return (
-        f"; the first result of those at rank 2 is clicked in {rate_late:.1%} of sessions, like rank {like} of the "
-        f"others ({rate_first:.1%} at rank 1, {rate_second:.1%} at rank 2), {meaning}."
-    )
+    other = rate_second if like == 1 else rate_first
+    if abs(rate_late - other) < 2 * np.sqrt(other * (1 - other) / n):
+        return 0, ""
+    rates = f"{rate_first:.1%} at rank 1, {rate_second:.1%} at rank 2"
+    return like, f"{rate_late:.1%} of sessions, like rank {like} of the others ({rates})"
 
 
 def _mean(values: np.ndarray, rows: np.ndarray, log: LogColumns) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 
 from clickshift.log_health._columns import LogColumns, Visits, same_documents
 from clickshift.log_health._tests import binomial_tail, poisson_tail
@@ -73,7 +73,10 @@ def pagination(log: LogColumns, options: CheckOptions) -> Evidence:
     if not len(first):
         return NOTHING
     other = _disjoint(log, first, second)
-    chance = float((log.frequency(log.query.astype(np.int64))[pairs.first]).sum()) * _disjoint_by_chance(log)
+    other &= log.first_rank[second] <= log.length[first]  # a page whose ranks continue is where it was shown
+    known = log.query[pairs.first] >= 0
+    frequency = log.frequency(log.query.astype(np.int64))[pairs.first[known]]
+    chance = float(frequency @ _disjoint_by_chance(log)[log.query[pairs.first[known]]])
     rows = _mask(log, second[other])
     found = float(rows.sum())
     text = (
@@ -92,15 +95,23 @@ def _disjoint(log: LogColumns, first: Int[np.ndarray, " n"], second: Int[np.ndar
     return ~np.concatenate(parts)
 
 
-def _disjoint_by_chance(log: LogColumns) -> float:
-    """Estimate the probability that two lists of the same query share no document."""
+def _disjoint_by_chance(log: LogColumns) -> Float[np.ndarray, " query"]:
+    """Estimate the probability that two lists of a query share no document, for each query.
+
+    The lists of a query that stands for many things (an empty search, a widget) share less than those of others. The
+    mean over all queries counts for one pair of lists in that of each query.
+    """
+    n_queries = log.log.vocabulary.n_queries
     order = np.argsort(log.query, kind="stable")
     first, second = order[:-1], order[1:]
-    same = np.flatnonzero(log.query[first] == log.query[second])
+    same = np.flatnonzero((log.query[first] == log.query[second]) & (log.query[first] >= 0))
     same = same[:: max(len(same) // _COMPARED, 1)]
     if not len(same):
-        return 0.0
-    return float((_disjoint(log, first[same], second[same]).sum() + 0.5) / (len(same) + 1))
+        return np.zeros(n_queries)
+    disjoint, query = _disjoint(log, first[same], second[same]), log.query[first[same]]
+    mean = (disjoint.sum() + 0.5) / (len(same) + 1)
+    by_query: np.ndarray = np.bincount(query, disjoint, n_queries) + mean
+    return by_query / (np.bincount(query, minlength=n_queries) + 1)
 
 
 def type_ahead(log: LogColumns, options: CheckOptions) -> Evidence:
@@ -133,10 +144,10 @@ def type_ahead(log: LogColumns, options: CheckOptions) -> Evidence:
 def _is_beginning(
     texts: np.ndarray, first: Int[np.ndarray, " n"], second: Int[np.ndarray, " n"]
 ) -> Bool[np.ndarray, " n"]:
-    """Return whether a query is a proper beginning of another one, without regard to case and white space."""
+    """Return whether a query is the beginning of another one, without regard to case and white space at its ends."""
     plain = np.strings.lower(np.strings.strip(texts.astype(np.dtypes.StringDType())))
     lengths = np.strings.str_len(plain)
-    begins: np.ndarray = (lengths[first] < lengths[second]) & (lengths[first] > 0)
+    begins: np.ndarray = (first != second) & (lengths[first] <= lengths[second]) & (lengths[first] > 0)
     rows = np.flatnonzero(begins)
     begins[rows] = np.strings.startswith(plain[second[rows]], plain[first[rows]])
     return begins

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from clickshift.core.unique_rows import distinct_sorted
-from clickshift.counts.severe_defects import LONG_LIST, SEVERE_BOT_SHARE, SEVERE_QUERY_SHARE
+from clickshift.counts.severe_defects import LONG_LIST, MIN_QUERIES, SEVERE_BOT_SHARE, SEVERE_QUERY_SHARE
 from clickshift.log_health._columns import DAY, LogColumns
 from clickshift.log_health._tests import binomial_tail, chi_squared_tail, homogeneity
 from clickshift.log_health.finding import Check, CheckOptions, Evidence, NeedsError
@@ -14,7 +14,7 @@ from clickshift.log_health.finding import Check, CheckOptions, Evidence, NeedsEr
 _POWER_USER_SHARE, _POWER_USER_FACTOR, _POWER_USER_SESSIONS = 0.0075, 10, 100
 """A power user has this share of the sessions, this many times the 99th percentile of users, and this many sessions."""
 _DOMINANT_SHARE, _DOMINANT_FACTOR = 0.1, 4.0
-"""A dominant query has this share of the sessions, and this many times those of the next query."""
+"""A dominant query has half of the sessions, or this share of them and this many times those of the next query."""
 _TEST_QUERIES = (
     *("test", "tests", "testing", "test1", "test2", "test123", "test query", "testquery", "test search", "test test"),
     *("asdf", "asdfasdf", "asdfgh", "qwerty", "qwertz", "foo", "bar", "foobar", "lorem", "lorem ipsum", "hello world"),
@@ -32,6 +32,8 @@ _CLICK_GROUPS = (1, 2, 3, 4, 6, 11)
 _GROUPS = len(_CLICK_GROUPS) + 1
 _MIN_CHANGE = 0.02
 """Smallest total variation distance between clicks before and after a change."""
+_MIN_PER_QUERY = 10
+"""Sessions from which on a query is compared with itself."""
 
 
 def clicks_everything(log: LogColumns, options: CheckOptions) -> Evidence:
@@ -101,18 +103,22 @@ def _has_text_users(log: LogColumns) -> bool:
 
 
 def dominant_query(log: LogColumns, options: CheckOptions) -> Evidence:
-    """Measure the share of the most frequent query, if it is far ahead of the next one."""
+    """Measure the share of the most frequent query, if that is half, or far ahead of the next one."""
     known = log.query >= 0
     sizes = np.bincount(log.query[known], log.count[known], log.log.vocabulary.n_queries)
     if len(sizes) < 2:
         return Evidence("The log has one query.", 0.0, log.total)
     second, first = np.partition(sizes, len(sizes) - 2)[-2:]
-    top = int(sizes.argmax())
-    dominant = first >= max(_DOMINANT_SHARE * log.total, _DOMINANT_FACTOR * second)
+    top, n_queries = int(sizes.argmax()), int((sizes > 0).sum())
+    share = float(first / log.total)
+    dominant = share >= SEVERE_QUERY_SHARE or share >= max(_DOMINANT_SHARE, _DOMINANT_FACTOR * second / log.total)
     name = log.log.vocabulary.query_ids[top]
-    text = f"The query {name} has {first / log.total:.1%} of the sessions, the next one {second / log.total:.1%}."
-    rows = log.query == top
-    return Evidence(text, float(first) if dominant else 0.0, log.total, rows=rows if dominant else None)
+    text = f"The query {name} has {share:.1%} of the sessions, the next one {second / log.total:.1%}."
+    if not dominant or n_queries < 2:
+        return Evidence(text, 0.0, log.total)
+    few = n_queries < MIN_QUERIES  # of a few queries, one easily has much of the traffic
+    text += f" The log has {n_queries:,} queries." if few else ""
+    return Evidence(text, float(first), log.total, rows=log.query == top, severity="notice" if few else None)
 
 
 def sample_ratio(log: LogColumns, options: CheckOptions) -> Evidence:
@@ -184,7 +190,10 @@ def front_end_change(log: LogColumns, options: CheckOptions) -> Evidence:
     first_click = np.searchsorted(_CLICK_GROUPS, log.first_click, side="right")
     for what, group in (("first clicks", first_click), ("lengths of lists", _length_group(log))):
         table = np.bincount(day * _GROUPS + group, log.count, len(days) * _GROUPS).reshape(-1, _GROUPS)
-        found.append((what, *_change_point(table)))
+        p_value, split, dispersion = _change_point(table)
+        statistic, degrees, distance = _within_queries(log, group, day >= split)
+        within = chi_squared_tail(statistic / dispersion, degrees) * (len(days) - 1) if degrees else 1.0
+        found.append((what, max(p_value, within), split, distance))
     what, p_value, split, distance = min(found, key=lambda one: one[1])
     if distance < _MIN_CHANGE or sizes[:split].sum() < _MIN_PER_DAY or sizes[split:].sum() < _MIN_PER_DAY:
         return Evidence("Days do not differ.", 0.0, log.total, p_value=1.0)
@@ -198,6 +207,38 @@ def front_end_change(log: LogColumns, options: CheckOptions) -> Evidence:
     return Evidence(text, log.sessions_of(rows), log.total, rows=rows, p_value=min(2 * p_value, 1.0))
 
 
+def _within_queries(
+    log: LogColumns, group: Int[np.ndarray, " row"], later: Bool[np.ndarray, " row"]
+) -> tuple[float, int, float]:
+    """Compare the groups before and after a day within queries, so that a change of the queries is not taken for one.
+
+    Returns the generalised Mantel-Haenszel statistic, its degrees of freedom, and the mean difference of shares as a
+    total variation distance. Queries with few sessions are one stratum.
+    """
+    sizes = np.bincount(log.query + 1, log.count)
+    stratum = np.where(sizes >= _MIN_PER_QUERY, np.arange(len(sizes)), 0)[log.query + 1]
+    _, stratum = distinct_sorted(stratum)
+    n = int(stratum.max()) + 1
+    before, after = (
+        np.bincount((stratum * _GROUPS + group)[rows], log.count[rows], n * _GROUPS).reshape(n, _GROUPS)
+        for rows in (~later, later)
+    )
+    both = before + after
+    total, n_before, n_after = (counts.sum(axis=1) for counts in (both, before, after))
+    share = both / total[:, None]
+    difference = (before - n_before[:, None] * share).sum(axis=0)
+    weight = n_before * n_after / np.maximum(total - 1, 1)
+    covariance = np.diag(weight @ share) - (share * weight[:, None]).T @ share
+    used = np.flatnonzero(np.diag(covariance) > 1e-9)[:-1]  # shares add up to 1
+    if not len(used):
+        return 0.0, 0, 0.0
+    statistic = float(
+        difference[used] @ np.linalg.pinv(covariance[np.ix_(used, used)], hermitian=True) @ difference[used]
+    )
+    distance = float(np.abs(difference).sum() / 2 / (n_before * n_after / total).sum())
+    return statistic, len(used), distance
+
+
 def _length_group(log: LogColumns) -> Int[np.ndarray, " row"]:
     """Return the group of each list's length, of seven: the most frequent lengths, and what is between them."""
     sizes = np.bincount(log.length, log.count)
@@ -207,15 +248,14 @@ def _length_group(log: LogColumns) -> Int[np.ndarray, " row"]:
 
 
 def _change_point(table: Float[np.ndarray, "day group"]) -> tuple[float, int, float]:
-    """Return p-value, first day and size of the clearest change in a table of counts by day.
+    """Return p-value and first day of the clearest change in a table of counts by day, and the days' dispersion.
 
     Days differ by more than chance without any change, e.g. because queries do; consecutive days tell how much.
     """
     steps = [homogeneity(table[d : d + 2]) for d in range(len(table) - 1)]
-    ratios = [statistic / degrees for statistic, degrees in steps if degrees]
-    dispersion = max(float(np.median(ratios)) if ratios else 1.0, 1.0)
+    dispersion = max(float(np.median([statistic / degrees if degrees else 1.0 for statistic, degrees in steps])), 1.0)
     before = np.cumsum(table, axis=0)
-    best, largest = (1.0, 1, 0.0), 0.0
+    best, largest = (1.0, 1), 0.0
     for split in range(1, len(table)):
         pair = np.stack([before[split - 1], before[-1] - before[split - 1]])
         if pair.sum(axis=1).min() < _MIN_PER_DAY:
@@ -224,11 +264,9 @@ def _change_point(table: Float[np.ndarray, "day group"]) -> tuple[float, int, fl
         if not degrees:
             continue
         p_value = chi_squared_tail(statistic / dispersion, degrees) * (len(table) - 1)
-        shares = pair / pair.sum(axis=1, keepdims=True)
-        distance = float(np.abs(shares[0] - shares[1]).sum() / 2)
         if p_value < best[0] or (p_value == best[0] and statistic > largest):
-            best, largest = (p_value, split, distance), statistic
-    return best
+            best, largest = (p_value, split), statistic
+    return *best, dispersion
 
 
 CHECKS = (
