@@ -12,7 +12,7 @@ import clickshift as cs
 from clickshift.display.tables import read_rows
 from clickshift.display.values import Measured
 from clickshift.errors import ClickshiftWarning
-from clickshift.experiments._real_logs_report import _one_log_tables
+from clickshift.experiments._real_logs_report import RealLogsResult, _one_log_tables
 from clickshift.io.read_log import read_log
 from tests.cli.shell import Shell, call
 from tests.rows import without_costs
@@ -164,6 +164,18 @@ def clicks(model: str, role: str, perplexity: float, auroc: float, **more: Any) 
         }
         for seed, noise in enumerate((-0.001, 0.0, 0.001))
     ]
+
+
+@pytest.mark.parametrize(("queries", "shown"), [(4991, True), (4950, True), (3000, False), (None, False)])
+def test_the_published_numbers_stand_beside_those_of_the_same_log(queries: int | None, shown: bool) -> None:
+    size = {"kind": "size", "training": "A", "queries": queries or 10, "documents": 255_000}
+    published = {} if queries is None else {"published_queries": 4991, "published_documents": 255_467}
+    rows = clicks("PBM", "click model", 1.3177, 0.8798, **{"perplexity@1": 1.7, "auroc@1": 0.7})
+    result = RealLogsResult([*rows, size | published])
+    lines = result.document.tables.get("published", [])
+    verdicts = {(line["model"], line["metric"]): line["verdict"] for line in lines}
+    agreeing = {("PBM", "PPL"): "agrees", ("PBM", "AUROC"): "agrees"}
+    assert verdicts == ({**agreeing, ("PBM", "PPL@1"): "differs", ("PBM", "AUROC@1"): "differs"} if shown else {})
 
 
 def test_marks_of_the_paper() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from math import hypot, isnan
 from typing import Any
 
 from clickshift.display.document import Document, Section
 from clickshift.display.tables import Rows
+from clickshift.display.values import Measured
 from clickshift.experiments._best_model import best_model_figure, best_model_verdict, best_models, compared_logs
 from clickshift.experiments._protocol_settings import shown_settings
 from clickshift.experiments.experiment import ExperimentResult
@@ -16,6 +18,7 @@ from clickshift.experiments.policy_shift._report import shift_sections
 from clickshift.experiments.policy_shift._report_robustness import rows_of_kind
 from clickshift.experiments.policy_shift._report_tables import perplexity_tables, ranking_tables
 from clickshift.experiments.policy_shift._report_verdicts import shift_summary, shift_verdicts
+from clickshift.experiments.policy_shift.published import published_slips, published_table
 
 _MANY_UNSEEN = 0.2
 """From this share of unseen results on, a comparison reflects the models' priors more than what they learned."""
@@ -25,6 +28,10 @@ _FEW_SESSIONS = 1000
 """Below this number of sessions, the sampling noise of a test log usually exceeds the differences between models."""
 _RANKS = (1, 2, 5, 10)
 """Ranks in the tables of the paper."""
+_SAME_LOG = 0.05
+"""Numbers of queries and documents that differ by less than this share from the paper's are those of its log."""
+_YANDEX_TABLES = ("table6", "table8")
+"""Published tables of the Yandex log; table 6 is table 2 with intervals."""
 _TITLE = "Click models on real logs"
 _HOW_LOGS = """Models learned from one log and predicted clicks on others. Unseen: results or queries that the training
 log never showed; a model predicts them from its prior. Rank displacement: change of a result's mean rank between the
@@ -34,8 +41,10 @@ _CAPTION_BEST = """Lower is better; 0 is the best model on a log. Bars: 95 % int
 model, over resampled sessions of the test log and over seeds. A model whose bar reaches 0 is not worse beyond
 chance."""
 _HOW_SIZES = "Counted after the log's preparation: queries and documents that its sessions show."
-_HOW_PUBLISHED = """The policy-shift paper has 4,991 queries and 255,467 documents on Yandex: annotated queries only,
+_HOW_PAPER_SIZES = """The policy-shift paper has 4,991 queries and 255,467 documents on Yandex: annotated queries only,
 SERPs with clicks only, and queries named by QueryID alone, which --merge-regions does."""
+_HOW_PUBLISHED = """Tables 2, 6 and 8 of the policy-shift paper beside the same numbers of this log, which has about as
+many queries and documents. A number agrees if the 95 % intervals leave no difference. Typing errors are left out."""
 _HOW_MARKS = """As in tables 1, 2 and 5 to 8 of the policy-shift paper. Intervals (95 %) of the average perplexity are
 over resampled sessions of the test log and over seeds, all others over seeds only. Models that are fitted by counting
 or by maximum likelihood are the same from every seed: for them, seeds break ties between documents in another order.
@@ -103,7 +112,7 @@ class RealLogsResult(ExperimentResult):
         rows, tables, sizes = self.task_rows, _one_log_tables(self.task_rows), _size_table(self.task_rows)
         parts = [Section(f"{title}: {log}", table=table) for (log, title), table in tables.items()]
         published = any("published" in line for line in sizes)
-        how_sizes = f"{_HOW_SIZES} {_HOW_PUBLISHED}" if published else _HOW_SIZES
+        how_sizes = f"{_HOW_SIZES} {_HOW_PAPER_SIZES}" if published else _HOW_SIZES
         shifted = any(row.get("shift") == "ood" for row in rows)
         compared = compared_logs(rows)
         headline = Section(
@@ -116,6 +125,13 @@ class RealLogsResult(ExperimentResult):
             Section("Logs", "\n\n".join(self.warnings), _log_table(rows), explanation=_HOW_LOGS),
             Section("Queries and documents", table=sizes, explanation=how_sizes),
             Section("Held-out clicks and judged documents", parts=parts, explanation=_HOW_MARKS),
+            Section(
+                "Published numbers of the Yandex log",
+                table=_published_lines(rows, tables),
+                explanation=_HOW_PUBLISHED,
+                name="published",
+                page_only=True,
+            ),
             *(shift_sections(rows, self.verdicts) if shifted else ()),  # for a single log they repeat the tables above
         ]
         shown = [section for section in sections if section.table or section.parts]
@@ -237,6 +253,47 @@ def _one_log_tables(rows: Rows) -> dict[tuple[str, str], list[dict[str, Any]]]:
             names = [name for name in table[0] if name.startswith(f"{title}@")]
             columns[log.training, title] = {name: {line["model"]: line[name] for line in table} for name in names}
     return {key: _join_columns(by_column) for key, by_column in columns.items()}
+
+
+def _published_lines(rows: Rows, tables: Mapping[tuple[str, str], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Put the paper's tables of the Yandex log beside ours, for logs of the same size; nothing for any other log."""
+    same = [
+        row["training"]
+        for row in rows_of_kind(rows, "size")
+        if all(
+            row.get(f"published_{name}") and abs(row[name] / row[f"published_{name}"] - 1) < _SAME_LOG
+            for name in ("queries", "documents")
+        )
+    ]
+    ours: dict[tuple[str, str], Measured] = {
+        (line["model"], column): value
+        for (log, _), lines in tables.items()
+        if log in same
+        for line in lines
+        for column, value in line.items()
+        if isinstance(value, Measured)
+    }
+    found = []
+    for name in _YANDEX_TABLES:
+        slips = {(slip.model, slip.column) for slip in published_slips(name)}
+        for model, cells in published_table(name).items():
+            for column, published in cells.items():
+                own = ours.get((model, column))
+                if published is None or own is None or (model, column) in slips:
+                    continue
+                difference = own.mean - published.mean
+                noise = hypot(*(0.0 if isnan(value.half) else value.half for value in (own, published)))
+                found.append(
+                    {
+                        "model": model,
+                        "metric": column,
+                        "published": published,
+                        "ours": own,
+                        "difference": Measured(difference, signed=True),
+                        "verdict": "agrees" if abs(difference) <= noise + 5e-5 else "differs",
+                    }
+                )
+    return found
 
 
 def _join_columns(columns: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
