@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,8 @@ def check_log(
         raise DataError(f"arm_shares must be above 0: got {dict(arm_shares)}.", code="bad-option", option="arm_shares")
     opened, imported, shift = _opened(log, columns, on_bad_line, progress)
     gathered = LogColumns.of(opened, shift)
-    options = CheckOptions(level, arm_shares, imported, imported is not None and imported is not log)
+    window = imported is not None and imported is not log and gathered.time is not None
+    options = CheckOptions(level, arm_shares, imported, window)
     evidence: dict[str, Evidence] = {}
     not_run: dict[str, str] = {}
     for check in chosen:
@@ -201,13 +203,21 @@ def _opened(
 def _imported(
     log: Any, columns: Mapping[str, str] | None, on_bad_line: OnBadLine, progress: Progress
 ) -> ImportedEvents | None:
-    """Import a source that is no log as events; None if its format is not recognised."""
+    """Import a source that is no log as events; None if its format is not recognised.
+
+    Events without times have no window.
+    """
+    read = partial(read_events, log, columns=columns, on_bad_line=on_bad_line, progress=progress)
     try:
-        return read_events(log, columns=columns, window=events.WINDOW, on_bad_line=on_bad_line, progress=progress)
+        return read(window=events.WINDOW)
     except FileError as error:
         if error.code in {"unknown-format", "missing-column"}:
             return None
         raise
+    except SpecError as error:
+        if error.facts.get("option") != "window":
+            raise
+        return read()
 
 
 def _with_ranks_from_one(log: Any, columns: Mapping[str, str] | None) -> Log | None:
