@@ -48,7 +48,8 @@ class Stacking:
     ----------
     members
         Models or learners as text, e.g. ["PBM", "UBM", "Gradient('NCM')"]. By default dCTR, drCTR, PBM, UBM, SDBN, DBN,
-        CCM and DCM, and PBM, UBM, DBN and CCM once more with a weak prior.
+        CCM and DCM, and PBM, UBM, DBN and CCM once more with a weak prior, which has at most a quarter of the weight of
+        its family.
     held_out
         Share of the sessions that is held out to find the weights.
     seed
