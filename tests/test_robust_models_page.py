@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from types import ModuleType
 
 import numpy as np
@@ -29,10 +30,9 @@ def test_the_claims_of_the_page_hold_in_the_results(leaderboard: ModuleType) -> 
     board = leaderboard.leaderboard(results["policy shift"], leaderboard.shipped_rows())
     mean = {name: np.mean(list(own["excess"].values())) for name, own in board.items()}
     assert min(mean, key=mean.__getitem__) == "Stacking"
-    assert round(mean["Stacking"], 4) == 0.0171, "the page says that the goal of .0175 is met"
+    assert round(mean["Stacking"], 4) == 0.0174, "the page says that the goal of .0175 is met"
     assert round(mean["Stacking of eight"], 4) == 0.0179
-    assert [round(x, 4) for x in board["Stacking"]["regret"] if x > 0.002] == [0.0023], "and that this one is missed"
-    assert round(max(board["Stacking of eight"]["regret"]), 4) == 0.0016
+    assert round(max(board["Stacking"]["regret"]), 4) == 0.0015, "and that of .002"
     by_world = {
         name: [np.mean([value for shift, value in own["excess"].items() if shift[0] == world]) for world in WORLDS]
         for name, own in board.items()
@@ -63,10 +63,10 @@ def test_the_claims_of_the_page_hold_in_the_results(leaderboard: ModuleType) -> 
     assert len(regret) == 20
     assert max(regret) < 0.002
     assert np.mean(regret) < 0
-    chosen = {(row["log"], row["model"]) for row in real if row["recommended"]}
-    assert chosen == {("Yandex sample", "Stacking"), ("TREC 2014", "CCM")}
+    chosen = Counter((row["log"], row["model"]) for row in real if row["recommended"])
+    assert chosen == {("Yandex sample", "Stacking"): 10, ("TREC 2014", "CCM"): 9, ("TREC 2014", "Stacking"): 1}
     ahead = [value[*log, "UBM"] - value[*log, "Stacking"] for log in logs if log[0] == "Yandex sample"]
-    assert [round(min(ahead), 3), round(max(ahead), 3)] == [0.001, 0.002]
+    assert [round(min(ahead), 4), round(max(ahead), 4)] == [0.0011, 0.002]
 
 
 def test_what_the_page_says_of_variants_holds() -> None:
@@ -79,10 +79,11 @@ def test_what_the_page_says_of_variants_holds() -> None:
         assert mean["PL-BM25"] < mean["PL-oracle + PL-BM25"] < mean["PL-oracle"]
     neural = {(row["user"], row["model"]): row for row in variants["neural members"]}
     users = {user for user, _ in neural}
-    assert not [user for user in users if "NCM" in neural[user, "Stacking with NCM"]["weights"]]
+    assert [user for user in users if neural[user, "Stacking with NCM"]["weights"].get("NCM", 0) > 0.005] == ["DBN"]
     for user in users:
         own, with_ncm = (neural[user, name]["excess"] for name in ("Stacking", "Stacking with NCM"))
-        assert own == with_ncm
+        for test in own:
+            assert (0 if user == "DBN" else -1e-4) <= own[test] - with_ncm[test] < 1e-3
     logs: dict[tuple[str, str], dict[str, float]] = {}
     for row in variants["penalty"]:
         logs.setdefault((row["user"], row["training"]), {})[row["policy"]] = row["clicks"]

@@ -149,6 +149,14 @@ def test_members_of_one_family_are_told_apart_by_their_options() -> None:
     assert "0.500 PBM, 0.300 PBM with prior=(0.1, 1.0) and 0.200 drCTR" in mixture.summary().conclusion
 
 
+def test_a_weak_prior_has_at_most_a_quarter_of_its_family() -> None:
+    weak = "MaximumLikelihood('PBM', prior=(0.1, 1.0))"
+    model = fit(Stacking(["PBM", weak, "drCTR"]), log_of(SCANNING, 3000, 1))
+    weight = dict(zip(model.component_titles, model.weights, strict=True))
+    family = [share for name, share in weight.items() if name.startswith("PBM")]
+    assert weight.get("PBM, prior=(0.1, 1.0)", 0.0) <= 0.25 * sum(family) + 1e-9
+
+
 def test_a_member_warns_once() -> None:
     """Every list is shown in the same order, so that ranks cannot be told from documents."""
     clicks = (np.random.default_rng(0).random((400, 4)) < [0.5, 0.4, 0.3, 0.2]).tolist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -26,9 +26,12 @@ __all__ = ["Stacking", "stacking_weights"]
 _LEAST_WEIGHT = 1e-3
 """Members with a smaller weight are dropped."""
 _FAMILIES = ("dCTR", "drCTR", "PBM", "UBM", "SDBN", "DBN", "CCM", "DCM")
-_WITH_WEAK_PRIOR = tuple(f"MaximumLikelihood({name!r}, prior=(0.1, 1.0))" for name in ("PBM", "UBM", "DBN", "CCM"))
+_WEAK_PRIOR = {name: f"MaximumLikelihood({name!r}, prior=(0.1, 1.0))" for name in ("PBM", "UBM", "DBN", "CCM")}
 """The four general families again, with the prior that says least of a document. The prior that is learned from the log
 describes documents as its ranker shows them: rare ones are taken for average, also where the ranker hides bad ones."""
+_LARGEST_SHARE = 0.25
+"""Largest share of the weak prior in the weight of its family. Held-out sessions are of the old ranker: they show that
+most of the documents that it hides are bad, but a new ranker may show just those that are good."""
 
 
 @final
@@ -45,7 +48,8 @@ class Stacking:
     ----------
     members
         Models or learners as text, e.g. ["PBM", "UBM", "Gradient('NCM')"]. By default dCTR, drCTR, PBM, UBM, SDBN, DBN,
-        CCM and DCM, and PBM, UBM, DBN and CCM once more with a weak prior.
+        CCM and DCM, and PBM, UBM, DBN and CCM once more with a weak prior, which has at most a quarter of the weight of
+        its family.
     held_out
         Share of the sessions that is held out to find the weights.
     seed
@@ -72,7 +76,7 @@ class Stacking:
     ('Mixture', 1.0)
     """
 
-    members: tuple[str, ...] | list[str] = _FAMILIES + _WITH_WEAK_PRIOR
+    members: tuple[str, ...] | list[str] = (*_FAMILIES, *_WEAK_PRIOR.values())
     held_out: float = 0.2
     seed: int = 0
 
@@ -120,7 +124,7 @@ class Stacking:
         with warnings.catch_warnings():  # members are fitted again on the whole log, and warn then
             warnings.simplefilter("ignore", ClickshiftWarning)
             first = [_with_vocabulary(learner_for(name).fit(rest), data.vocabulary) for name in self.members]
-        weights = stacking_weights(first, held_out)
+        weights = stacking_weights(first, held_out, units=_units(self.members))
         order = [m for m in np.argsort(-weights, kind="stable") if weights[m] >= _LEAST_WEIGHT]
         kept = weights[order] / weights[order].sum()
         known = fitted or {}
@@ -132,7 +136,19 @@ class Stacking:
         return replace(mixture, evidence=_evidence(label(self), mixture, data, held_out_loss))
 
 
-def stacking_weights(models: list[ClickModel], log: Log) -> Float[np.ndarray, " model"]:
+def _units(members: Sequence[str]) -> Float[np.ndarray, "unit model"]:
+    """Return what is weighted: each member, but a weak prior only together with the learned prior of its family."""
+    units = np.eye(len(members))
+    for family, weak in _WEAK_PRIOR.items():
+        if family in members and weak in members:
+            unit = list(members).index(weak)
+            units[unit, unit], units[unit, list(members).index(family)] = _LARGEST_SHARE, 1 - _LARGEST_SHARE
+    return units
+
+
+def stacking_weights(
+    models: list[ClickModel], log: Log, *, units: Float[np.ndarray, "unit model"] | None = None
+) -> Float[np.ndarray, " model"]:
     """Find the weights of a mixture of fitted models that maximise the likelihood of a log.
 
     The likelihood is concave in the weights. With the sum of the weights subtracted from its mean logarithm, the
@@ -144,6 +160,8 @@ def stacking_weights(models: list[ClickModel], log: Log) -> Float[np.ndarray, " 
         Fitted click models that predict clicks.
     log
         Sessions that the models were not fitted on.
+    units
+        Mixtures of the models that are weighted, which limits the weights; by default, each model by itself.
 
     Returns
     -------
@@ -157,15 +175,16 @@ def stacking_weights(models: list[ClickModel], log: Log) -> Float[np.ndarray, " 
     joint = np.concatenate(rows, axis=1)
     best = joint.max(axis=0)
     possible = np.isfinite(best)  # sessions that no model allows say nothing of the weights
-    likelihood, share = np.exp(joint[:, possible] - best[possible]), count[possible] / count[possible].sum()
+    units = np.eye(len(models)) if units is None else units
+    likelihood, share = units @ np.exp(joint[:, possible] - best[possible]), count[possible] / count[possible].sum()
 
     def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
         mixed = weights @ likelihood
         return float(weights.sum() - share @ np.log(mixed)), 1 - likelihood @ (share / mixed)
 
-    start = np.full(len(models), 1 / len(models))
-    found = minimize(loss, start, jac=True, method="SLSQP", bounds=[(1e-12, 1)] * len(models), tol=1e-12)
-    weights: np.ndarray = found.x / found.x.sum()
+    start = np.full(len(units), 1 / len(units))
+    found = minimize(loss, start, jac=True, method="SLSQP", bounds=[(1e-12, 1)] * len(units), tol=1e-12)
+    weights: np.ndarray = found.x @ units / found.x.sum()
     return weights
 
 
