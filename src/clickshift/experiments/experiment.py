@@ -28,6 +28,7 @@ from clickshift.display.tables import Rows
 from clickshift.errors import ClickshiftError, ClickshiftWarning, FileError, RunError, SpecError
 from clickshift.experiments import runner
 from clickshift.experiments.runner import DAMAGED, DONE, FinishedTask, RunFolder, Task, digest
+from clickshift.simulation.search_engine import BUILTIN, SearchEngine
 
 _REGISTRY = {
     "PolicyShift": "clickshift.experiments.policy_shift.protocol:PolicyShift",
@@ -147,6 +148,12 @@ class Experiment(Generic[AnyResult]):
         may be imported because a file names it.
         """
 
+    def check_data(self) -> None:
+        """Read the corpus if it is in files, so that a bad line is one error before the tasks, not one for each."""
+        world = getattr(self, "world", None)
+        if isinstance(world, SearchEngine) and world.corpus != BUILTIN:
+            world.candidates()
+
     def prepare(self, folder: RunFolder, progress: Progress) -> None:
         """Compute the rows of `facts`, before the other tasks run."""
         for task in self.facts():
@@ -217,6 +224,8 @@ class Experiment(Generic[AnyResult]):
             n_copied = runner.copy_reference_rows(tasks, folder) if reference else 0
             if n_copied:
                 progress(f"{n_copied} of {len(tasks)} tasks are taken from the reference rows of the package.\n")
+            if not all(map(folder.has, tasks)):
+                self.check_data()
             self.prepare(folder, progress)
             try:
                 failures = _run_missing(tasks, folder, workers, cluster, progress)
