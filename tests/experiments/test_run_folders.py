@@ -18,8 +18,11 @@ import clickshift as cs
 from clickshift.core.spec import key
 from clickshift.errors import FileError, SpecError
 from clickshift.experiments import runner
-from clickshift.experiments.experiment import open_run, read_run, run_status
+from clickshift.experiments.experiment import open_run, read_run, run_status, start_run
+from clickshift.experiments.log_files import LogFile
 from clickshift.experiments.models import Contender
+from clickshift.experiments.real_logs import RealLogs
+from clickshift.experiments.runner import RunFolder
 from clickshift.simulation.search_engine import World
 from tests.cli.shell import call, cells_here
 from tests.codes import raises_code, warns_code
@@ -124,6 +127,49 @@ def test_a_run_that_could_not_be_listed_is_not_started(tmp_path: Path) -> None:
     with raises_code("too-many-tasks", SpecError, limit=200_000, value=600_000):
         replace(SMALL, seeds=100_000).run(tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_report_is_replaced_by_its_own_kind_only(run: Path, tmp_path: Path) -> None:
+    SMALL.run(run, workers=0)
+    replace(SMALL, seeds=2).run(run, workers=0)
+    written = (run / "run.json").read_bytes()
+    other = RealLogs((LogFile("log", "nowhere.csv", "table"),), (), contenders=SMALL.contenders)
+    for start in (
+        lambda: cs.reproduce("table3", run),
+        lambda: cs.reproduce("table1", run),  # as printed, without a run
+        lambda: SMALL.run(run, table="figure1"),
+        lambda: other.run(run),
+    ):
+        with raises_code("other-report", FileError, path=run, found="shift run"):
+            start()
+    assert (run / "run.json").read_bytes() == written
+    assert call("reproduce", "ope-figure1", "-o", run) == 2
+
+
+def test_tables_of_one_run_share_its_folder_and_others_do_not(tmp_path: Path) -> None:
+    folder = tmp_path / "cmip"
+    start_run(SMALL, RunFolder(folder), table="cmip-counts")
+    start_run(SMALL, RunFolder(folder), table="cmip")  # nothing was finished
+    (folder / "report.html").write_text("tables 1 and 2")
+    start_run(SMALL, RunFolder(folder), table="cmip")
+    with raises_code("other-report", FileError, path=folder, found="cmip"):
+        start_run(SMALL, RunFolder(folder), table="cmip-counts")
+    with raises_code("other-report", FileError, found="cmip"):
+        start_run(SMALL, RunFolder(folder))
+
+
+def test_a_run_of_a_version_without_names_of_tables_is_continued(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({"protocol": key(SMALL)}))
+    (tmp_path / "report.html").write_text("table 3")
+    start_run(SMALL, RunFolder(tmp_path), table="table3")
+    assert json.loads((tmp_path / "run.json").read_text())["table"] == "table3"
+
+
+def test_a_report_of_another_command_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("audit")
+    with raises_code("other-report", FileError, path=tmp_path, found="another command"):
+        SMALL.run(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
 def cut(path: Path) -> None:

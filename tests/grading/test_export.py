@@ -157,10 +157,9 @@ def test_xgboost_gets_sorted_query_numbers(tmp_path: Path) -> None:
     ("format", "pair"),
     [
         ("opensearch", ("shoes", "")),
-        ("quepid", (" ", "a")),
         ("ltr", ("two\nlines", "a")),
         ("ltr", ("shoes", "a b")),
-        ("rre", ("", "a")),
+        ("rre", ("two", " ")),
     ],
 )
 def test_ids_that_a_format_cannot_hold_are_refused(format: str, pair: tuple[str, str], tmp_path: Path) -> None:
@@ -169,6 +168,18 @@ def test_ids_that_a_format_cannot_hold_are_refused(format: str, pair: tuple[str,
     with raises_code("bad-id", DataError, count=1):
         graded({pair: 3, ("hats", "b"): 1}).write(path, format=format)
     assert path.read_text() == "before"
+
+
+@pytest.mark.parametrize("format", ["opensearch", "quepid", "quepid-rre", "rre", "ltr"])
+def test_queries_without_a_text_are_left_out(format: str, tmp_path: Path) -> None:
+    grades = {("shoes", "a"): 3, ("hats", "b"): 1}
+    expected = written(tmp_path / "out.json", format, grades)
+    with warns_code("empty-query", count=3):
+        found = written(tmp_path / "out.json", format, grades | {("", "a"): 2, ("", "b"): 1, (" ", "b"): 4})
+    assert found == expected
+    with raises_code("bad-id", DataError, count=2):  # nothing is left
+        graded({("", "a"): 2, (" ", "b"): 1}).write(tmp_path / "out.json", format=format)
+    assert (tmp_path / "out.json").read_text() == expected
 
 
 @pytest.mark.parametrize("format", JUDGMENT_FORMATS)

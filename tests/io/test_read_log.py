@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
+import clickshift as cs
 from clickshift.data.vocabulary import UNSEEN, Vocabulary
 from clickshift.errors import DataError, FileError
 from clickshift.io.read_log import read_log, write_log
@@ -74,6 +75,21 @@ def test_columns_are_mapped(tmp_path: Path, ending: str) -> None:
         read_log(path, columns={"query": "terms"})
     with raises_code("unknown-column", DataError, column="results"):
         read_log(path, columns={"results": "docs"})
+
+
+def test_a_segment_or_signal_that_is_no_column_is_an_error_with_those_that_may_be(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("query,rank,doc,click,session,device\nq,1,a,1,1,phone\n")
+    asked = (
+        lambda: read_log(path, segments=["country"]),
+        lambda: read_log(path, signals=["country"]),
+        lambda: cs.fit("PBM", path, by="country"),
+        lambda: cs.propensities(path, by="country"),
+    )
+    for ask in asked:
+        with raises_code("unknown-column", FileError, column="country") as caught:
+            ask()
+        assert "the table has device." in str(caught.value)
 
 
 @every_format

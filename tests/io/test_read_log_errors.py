@@ -202,6 +202,10 @@ def test_broken_files(tmp_path: Path) -> None:
     )
     refused("semicolon.csv", b"query;docs;clicks\na;1;0\n", "missing-column", known=["query;docs;clicks"])
     refused("log.xlsx", b"PK", "unknown-format", known=list(LOG_ENDINGS))
+    refused("log.duckdb", b"DUCK", "unknown-format", known=list(LOG_ENDINGS))
+    with raises_code("unknown-format", FileError) as caught:
+        read_log(f"{tmp_path}/log.duckdb::clicks")
+    assert "`open_log`" in str(caught.value)
     refused("quote.csv", b'query,docs,clicks\na,"1,0\n', "unreadable-line", count=1, line=2)
     pq.write_table(pa.table(WIDE).slice(0, 0), tmp_path / "none.parquet")
     with raises_code("empty-log", FileError, path=tmp_path / "none.parquet", unreadable_lines=0):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import clickshift as cs
 from clickshift.data.segments import Segment
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
@@ -190,6 +192,24 @@ def test_a_pooled_fit_is_silent_where_they_agree() -> None:
         warnings.simplefilter("error")
         fit("PBM", log)
         fit("PBM", with_segment(log, device=Segment.of(["phone"] * 3000)))
+
+
+def test_of_many_labels_the_largest_are_described(log: Sessions, tmp_path: Path) -> None:
+    sizes = {"at": 100, "de": 200, "es": 300, "fr": 400, "it": 500, "uk": 1500}
+    country = Segment.of(np.random.default_rng(0).permutation(np.repeat(list(sizes), list(sizes.values()))).tolist())
+    countries = with_segment(log[:3000], country=country)
+    model = fit("PBM", countries, by="country")
+    assert dict(zip(model.labels, model.label_sessions, strict=True)) == sizes
+    save_model(model, tmp_path / "model")
+    for result in (
+        cs.examination(load_model(tmp_path / "model")),
+        cs.propensities(countries, by="country"),
+    ):
+        found = [result.conclusion.find(f"{label}: ") for label in ("uk", "it", "fr", "es")]
+        assert found == sorted(found)
+        assert min(found) == 0
+        assert "And 2 more labels." in result.conclusion
+        assert "de: " not in result.conclusion
 
 
 def test_wrong_segments_are_named(log: Sessions) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
 
+import clickshift as cs
 from clickshift.counts.cells import Cells
 from clickshift.counts.daily import DayCounts
 from clickshift.data.corpus import Corpus
 from clickshift.data.sessions import Rankings, Sessions
 from clickshift.data.vocabulary import Vocabulary
-from clickshift.errors import DataError
+from clickshift.errors import DataError, SpecError
 from clickshift.ranking.labels import Trust, corrected_labels, count_by_rank, sessions_by_query
 from tests.codes import raises_code
 
@@ -182,6 +184,18 @@ def test_every_impression_is_divided_by_its_own_propensity_and_holes_are_none() 
     found = np.zeros((2, 4, 2))
     found[:, cells.pair, cells.situation] = cells.impressions, cells.clicks
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["conditional", "cascade", "else"])
+def test_propensities_that_depend_on_the_documents_above_are_refused(kind: str) -> None:
+    corpus, log = log_of_all_orders()
+    use: Any
+    for use in (cs.train_ranker, cs.ranking_labels):
+        with raises_code("bad-option", SpecError, option="propensity_kind", value=kind):
+            use(corpus, log, examination="1/rank", logging="propensities", propensity_kind=kind)
+    given = {"examination": "1/rank", "logging": "propensities"}
+    independent = cs.ranking_labels(corpus, log, **given, propensity_kind="independent")
+    assert independent.to_dict() == cs.ranking_labels(corpus, log, **given).to_dict()
 
 
 def test_what_carries_no_propensities_by_position_is_refused() -> None:

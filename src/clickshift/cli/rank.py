@@ -33,6 +33,11 @@ _LOGGING = typer.Option(
     help="Weights of impressions: 'frequencies' of the log, or the inverse of the 'propensities' by position that it "
     "carries.",
 )
+_PROPENSITY_KIND = typer.Option(
+    "marginal",
+    help="What the column propensity_at_rank is with --logging propensities: 'marginal', P(document at this rank), or "
+    "'independent', of a policy that fills every position by itself. Those given the documents above are refused.",
+)
 _MAX_LABEL = typer.Option(None, min=1, help="Highest grade of the label scale; by default, 1, 2 or 4.")
 _RANKER = typer.Argument(..., help="Folder of a trained ranker, as `clickshift rank train` writes it.")
 _QUERIES = typer.Option(None, min=1, help="Number of queries of the built-in corpus.")
@@ -58,6 +63,7 @@ def train(
     trust: Path | None = _TRUST,
     clip: float | None = _CLIP,
     logging: str = _LOGGING,
+    propensity_kind: str = _PROPENSITY_KIND,
     held_out: str | None = typer.Option(None, help="Corpus of the held-out clicks; by default, the training corpus."),
     held_out_clicks: str | None = typer.Option(
         None,
@@ -93,6 +99,7 @@ def train(
             trust=trust,
             clip=clip,
             logging=logging,
+            propensity_kind=propensity_kind,
             held_out=held_out,
             held_out_clicks=held_out_clicks,
             seed=seed,
@@ -212,6 +219,7 @@ def labels(
     trust: Path | None = _TRUST,
     clip: float | None = _CLIP,
     logging: str = _LOGGING,
+    propensity_kind: str = _PROPENSITY_KIND,
     queries: int | None = _QUERIES,
     max_label: int | None = _MAX_LABEL,
     column: list[str] = COLUMN,
@@ -239,6 +247,7 @@ def labels(
             trust=trust,
             clip=clip,
             logging=logging,
+            propensity_kind=propensity_kind,
             queries=queries,
             max_label=max_label,
             columns=parse_columns(column),

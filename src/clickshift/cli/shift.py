@@ -239,7 +239,7 @@ def score(
     ),
     export: Path = typer.Option(..., help="Folder that `shift export` wrote."),
     name: str = typer.Option("own model", help="Name of the model in tables."),
-    output: Path = _OUTPUT,
+    output: Path = typer.Option(Path("out/score"), "--output", "-o", help="Folder for the result rows and the report."),
     json: bool = JSON,
 ) -> None:
     """Compare the click predictions of a model from elsewhere with other click models, with verdicts and a report."""

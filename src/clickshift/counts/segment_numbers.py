@@ -128,10 +128,10 @@ def rows_of_segments(log: Sessions, segments: SegmentNumbers) -> list[np.ndarray
 
 def _no_segment(name: str, known: list[str]) -> DataError:
     """Return the error for a segment that a log does not have ("no-segment")."""
-    has = f"it has {', '.join(known)}" if known else "it has no segments"
+    has = f"it has {', '.join(known)}. Name one of them" if known else "it has no segments. Name none"
     return DataError(
-        f"the log must have the segment {name}: {has}. Read a column as a segment with "
-        f'columns={{"segment:{name}": "COLUMN"}} (--column segment:{name}=COLUMN).',
+        f"the log must have the segment {name}: {has}, or read its tables again with "
+        f'columns={{"segment:{name}": "COLUMN"}}.',
         code="no-segment",
         name=name,
         known=known,

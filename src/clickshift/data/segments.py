@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -273,3 +273,29 @@ def segment_sizes_text(segment: Segment, count: Int[np.ndarray, " session"]) -> 
     return ", ".join(
         f"{label} {size / total:.1%}" for label, size in [*shown, *([("unknown", unknown)] * (unknown > 0))]
     )
+
+
+def largest_segments(texts: Mapping[str, str], sizes: Mapping[str, float]) -> str:
+    """Join texts on the labels of a segment; of many, those on the largest labels, and how many more there are.
+
+    Parameters
+    ----------
+    texts
+        Text by label.
+    sizes
+        Sessions by label; labels without are 0, and labels of equal size keep their order.
+
+    Examples
+    --------
+    >>> sizes = {"de": 1, "fr": 5, "it": 2, "uk": 3, "us": 9}
+    >>> largest_segments({label: f"{size}." for label, size in sizes.items()}, sizes)
+    'us: 9. fr: 5. uk: 3. it: 2. And 1 more label.'
+    """
+    more = max(len(texts) - _DESCRIBED, 0)
+    shown = sorted(texts, key=lambda label: -sizes.get(label, 0))[:_DESCRIBED] if more else list(texts)
+    parts = [f"{label}: {texts[label]}" for label in shown]
+    return " ".join([*parts, f"And {more:,} more label{'s' * (more > 1)}."] if more else parts)
+
+
+_DESCRIBED = 4
+"""Largest number of labels that are described in words."""

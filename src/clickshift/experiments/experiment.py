@@ -28,6 +28,7 @@ from clickshift.display.tables import Rows
 from clickshift.errors import ClickshiftError, ClickshiftWarning, FileError, RunError, SpecError
 from clickshift.experiments import runner
 from clickshift.experiments.runner import DAMAGED, DONE, FinishedTask, RunFolder, Task, digest
+from clickshift.simulation.search_engine import BUILTIN, SearchEngine
 
 _REGISTRY = {
     "PolicyShift": "clickshift.experiments.policy_shift.protocol:PolicyShift",
@@ -51,6 +52,8 @@ _REGISTRY = {
     "DriftingLog": "clickshift.simulation.drifting_log:DriftingLog",
 }
 """Classes that may occur in the text of a protocol."""
+_COMMANDS = {"PolicyShift": "shift run", "RealLogs": "shift logs", "ModelSelection": "selection run"}
+"""Commands that run a protocol, other than `reproduce`."""
 _NUMERIC_LIBRARIES = ("numpy", "scipy", "numba", "lightgbm", "jax", "optax")
 """Libraries whose version may change the last digits of a result."""
 _MAX_COMBINATIONS = 200_000
@@ -145,6 +148,12 @@ class Experiment(Generic[AnyResult]):
         may be imported because a file names it.
         """
 
+    def check_data(self) -> None:
+        """Read the corpus if it is in files, so that a bad line is one error before the tasks, not one for each."""
+        world = getattr(self, "world", None)
+        if isinstance(world, SearchEngine) and world.corpus != BUILTIN:
+            world.candidates()
+
     def prepare(self, folder: RunFolder, progress: Progress) -> None:
         """Compute the rows of `facts`, before the other tasks run."""
         for task in self.facts():
@@ -168,6 +177,7 @@ class Experiment(Generic[AnyResult]):
         workers: int | None = None,
         cluster: str | None = None,
         progress: Progress = silent,
+        table: str | None = None,
     ) -> AnyResult:
         """Run the tasks whose rows are missing, and return the result of all.
 
@@ -184,6 +194,8 @@ class Experiment(Generic[AnyResult]):
             Address of a Dask cluster to run on instead of this machine, e.g. "tcp://host:8786".
         progress
             Called with a line and a step for each finished task, and with texts on how far running tasks are.
+        table
+            Name of the table or figure that the run makes, as in `reproduce`.
 
         Returns
         -------
@@ -194,6 +206,8 @@ class Experiment(Generic[AnyResult]):
         ------
         SpecError
             "bad-option" if both `workers` and `cluster` are given.
+        FileError
+            "other-report" if the folder holds the report of something else, which would be replaced.
         RunError
             "failed-tasks" if no task could be finished, "process-died" or "executor-lost" if the run was cut short.
         """
@@ -205,11 +219,13 @@ class Experiment(Generic[AnyResult]):
             )
         self.check_models()
         with _run_folder(output) as folder:
-            settings, facts, tasks = start_run(self, folder), self.facts(), self.tasks()
+            settings, facts, tasks = start_run(self, folder, table=table), self.facts(), self.tasks()
             progress(0, total=len(facts) + len(tasks))
             n_copied = runner.copy_reference_rows(tasks, folder) if reference else 0
             if n_copied:
                 progress(f"{n_copied} of {len(tasks)} tasks are taken from the reference rows of the package.\n")
+            if not all(map(folder.has, tasks)):
+                self.check_data()
             self.prepare(folder, progress)
             try:
                 failures = _run_missing(tasks, folder, workers, cluster, progress)
@@ -337,8 +353,8 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
-def start_run(protocol: Experiment[Any], folder: RunFolder) -> dict[str, Any]:
-    """Write the settings of a run into its folder, which may be new or hold an earlier run.
+def start_run(protocol: Experiment[Any], folder: RunFolder, *, table: str | None = None) -> dict[str, Any]:
+    """Write the settings of a run into its folder, which may be new or hold an earlier run of the same kind.
 
     Parameters
     ----------
@@ -346,23 +362,66 @@ def start_run(protocol: Experiment[Any], folder: RunFolder) -> dict[str, Any]:
         Protocol of the run.
     folder
         Folder of the run.
+    table
+        Name of the table or figure that the run makes, as in `reproduce`.
 
     Returns
     -------
     dict
-        The settings: sources, the text of the protocol, modules of candidates, and versions of libraries.
+        The settings: sources, the text of the protocol, the name of the table, modules of candidates, and versions of
+        libraries.
 
     Raises
     ------
     SpecError
         "too-many-tasks".
+    FileError
+        "other-report".
     """
     _check_size(protocol)
+    check_report(folder, table, type(protocol).__name__)
     modules = [contender.module for contender in getattr(protocol, "contenders", ()) if contender.module]
-    settings: dict[str, Any] = {**protocol.sources(), "protocol": key(protocol), "modules": modules}
+    settings: dict[str, Any] = {**protocol.sources(), "protocol": key(protocol), "table": table, "modules": modules}
     settings |= {"clickshift": __version__, "python": platform.python_version(), **library_versions(_NUMERIC_LIBRARIES)}
     folder.write_settings(settings)
     return settings
+
+
+def check_report(folder: RunFolder, table: str | None, protocol: str) -> None:
+    """Check that the report of a run replaces none but its own.
+
+    Parameters
+    ----------
+    folder
+        Folder of the run, which may be new.
+    table
+        Name of the table or figure that the run makes; None if it makes none of a paper.
+    protocol
+        Name of the class of the protocol.
+
+    Raises
+    ------
+    FileError
+        "other-report" if the folder holds a run or a report of something else.
+    """
+    if not (folder.path / "report.html").exists() and not any(folder.path.glob("cells/*.parquet")):
+        return  # nothing is finished
+    try:
+        settings = folder.read_settings()
+    except FileError as error:  # a damaged run is started again
+        other = "another command" if error.code == "not-a-run" and not (folder.path / "cells").exists() else ""
+    else:
+        found = settings["protocol"].partition("(")[0]
+        same = found == protocol and settings.get("table", table) == table  # runs of older versions have no table
+        other = "" if same else settings.get("table") or _COMMANDS.get(found, found)
+    if other:
+        raise FileError(
+            folder.path,
+            f"holds the report of {other}, which that of {table or _COMMANDS.get(protocol, protocol)} would replace. "
+            "Choose another folder, or remove this one.",
+            code="other-report",
+            found=other,
+        )
 
 
 def _check_size(protocol: Experiment[Any]) -> None:

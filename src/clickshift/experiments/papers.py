@@ -30,7 +30,7 @@ from clickshift.experiments.click_vs_ips.losses import GradientByRank, LossByRan
 from clickshift.experiments.click_vs_ips.protocol import RANKERS_COMPARED, TRUE_BIAS_RANKERS, TWO_TOWERS, Pointwise
 from clickshift.experiments.click_vs_ips.published import LARGEST_LOG
 from clickshift.experiments.click_vs_ips.tuning import Tuning, tuned
-from clickshift.experiments.experiment import Experiment, ExperimentResult, read_run
+from clickshift.experiments.experiment import Experiment, ExperimentResult, check_report, read_run
 from clickshift.experiments.model_selection.as_published import as_published as selection_as_published
 from clickshift.experiments.model_selection.protocol import MODELS_FROM_COUNTS, ModelSelection
 from clickshift.experiments.models import CLICK_MODELS, PEEKING, TRUTH, Contender
@@ -39,6 +39,7 @@ from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from clickshift.experiments.policy_shift.as_published import as_published as shift_as_published
 from clickshift.experiments.policy_shift.protocol import PolicyShift
 from clickshift.experiments.policy_shift.published import PublishedTable
+from clickshift.experiments.runner import RunFolder
 from clickshift.simulation.search_engine import BUILTIN, World
 
 SHIFT_PAPER = "policy shift (Deffayet et al. 2022)"
@@ -494,7 +495,7 @@ def reproduce(
         If there is none of that name ("unknown-name"), it needs a log of one's own ("cannot-reproduce"), or an option
         is not for it ("bad-option").
     FileError
-        "missing-run" if `tuned` holds no tuning run.
+        "missing-run" if `tuned` holds no tuning run, "other-report" if the folder holds the report of something else.
     RunError
         "failed-tasks" if no task could be finished.
 
@@ -509,6 +510,8 @@ def reproduce(
     if wanted.published == "as printed":
         if given:
             raise _option_error(given[0], f"does not apply: {name} needs a log of your own, and is shown as printed")
+        if output is not None and (Path(output) / "run.json").exists():
+            check_report(RunFolder(Path(output)), name, PublishedTable.__name__)
         return PublishedTable.of(name, shows=wanted.shows, command=wanted.command, needs=wanted.needs)
     if wanted.make is None:
         advice = f"Run it on your log: {wanted.command}" if wanted.command else "It is not implemented yet."
@@ -546,7 +549,14 @@ def reproduce(
     elif as_published and isinstance(protocol, ModelSelection):
         protocol = selection_as_published(protocol)
     shipped = reference and isinstance(protocol, PolicyShift | ModelSelection)
-    result = protocol.run(output, reference=shipped, workers=workers, cluster=cluster, progress=progress)
+    result = protocol.run(
+        output,
+        reference=shipped,
+        workers=workers,
+        cluster=cluster,
+        progress=progress,
+        table=wanted.run or name,
+    )
     return replace(result, shows=name) if isinstance(result, PolicyShiftResult) else result
 
 

@@ -112,6 +112,11 @@ def write_judgments(table: Any, path: str | Path, *, format: str, notes: _Notes 
         If the path or format is not valid: see `judgments_format`.
     DataError
         If an id cannot be written in this format ("bad-id").
+
+    Warns
+    -----
+    ClickshiftWarning
+        "empty-query" if queries without a text are left out of a file that knows queries by their text.
     """
     import pyarrow as pa
 
@@ -127,7 +132,29 @@ def write_judgments(table: Any, path: str | Path, *, format: str, notes: _Notes 
             ),
             stacklevel=2,
         )
+    if chosen.by_text:
+        table = _without_empty_queries(table, format)
     return chosen.write(table, path, notes or {})
+
+
+def _without_empty_queries(table: Any, format: str) -> Any:
+    """Leave out the rows of queries whose text is empty, such as those of pages without a search, with a warning."""
+    import pyarrow.compute as pc
+
+    kept = pc.not_equal(pc.utf8_trim_whitespace(_texts(table, "query")), "")
+    left_out = len(table) - pc.sum(kept).as_py()
+    if left_out in {0, len(table)}:
+        return table
+    warnings.warn(
+        ClickshiftWarning(
+            f"{left_out:,} of {len(table):,} judgments are left out of the file for {format}, because the text of "
+            "their query is empty. Parquet and CSV files keep them.",
+            code="empty-query",
+            count=left_out,
+        ),
+        stacklevel=3,
+    )
+    return table.filter(kept)
 
 
 def _write_all_columns(table: Any, path: Path, notes: _Notes) -> list[Path]:

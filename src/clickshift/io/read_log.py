@@ -424,10 +424,17 @@ def choose_columns(
     known += chosen_extras(columns)
     for name, theirs in columns.items():
         if theirs and theirs not in names:
-            hint = f' (columns={{"{name}": ""}} leaves the column out)' if name.startswith(SEGMENT) else ""
+            problem = f"there is no column {theirs}, which columns gives for {name}: the table has {listed}"
+            kind = name.partition(":")[0]
+            if name == f"{kind}:{theirs}":  # named by another option, such as `by`
+                free = [other for other in names if other.lower() not in {*WIDE, *LONG, *SESSION_COLUMNS}][:_LISTED]
+                has = f"the table has {', '.join(free)}. Name one of them" if free else "the table has no others"
+                problem = f"there is no column {theirs} to read as a {kind}: {has}. "
+                problem += f'columns={{"{name}": "COLUMN"}} takes it from a column of another name'
+            hint = f' (columns={{"{name}": ""}} leaves the {kind} out)' if name.startswith(SEGMENT) else ""
             raise FileError(
                 path,
-                f"there is no column {theirs}, which columns gives for {name}: the table has {listed}{hint}.",
+                f"{problem}{hint}.",
                 code="unknown-column",
                 column=theirs,
                 known=list(names),

@@ -331,6 +331,7 @@ class MaximumLikelihood:
             difference.statistic,
             difference.degrees_of_freedom,
             difference.p_value,
+            segments.sessions[:n],
             evidence=evidence,
         )
 

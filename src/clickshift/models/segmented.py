@@ -46,6 +46,8 @@ class Segmented(ClickModel):
         Browsing parameter by label and entry.
     statistic, degrees_of_freedom, p_value
         Test that all segments browse alike.
+    label_sessions
+        Sessions of each label in the log; empty where they are not known.
     evidence
         How the parameters were estimated; the errors of the browsing parameter are those of `curves.ravel()`.
 
@@ -77,6 +79,7 @@ class Segmented(ClickModel):
     statistic: float = 0.0
     degrees_of_freedom: float = 0.0
     p_value: float = 1.0
+    label_sessions: tuple[int, ...] = ()
 
     uses_history: ClassVar[bool] = True
 
@@ -91,6 +94,13 @@ class Segmented(ClickModel):
                 code="bad-segment",
                 value=self.segment,
                 shape=curves.shape,
+            )
+        if len(self.label_sessions) not in {0, len(labels)}:
+            raise DataError(
+                f"a segmented model needs the sessions of each of its {len(labels)} labels, or none: got "
+                f"{len(self.label_sessions)}.",
+                code="bad-segment",
+                value=self.label_sessions,
             )
         if not 0 <= self.p_value <= 1:
             raise DataError(

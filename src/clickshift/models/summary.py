@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from clickshift.core.text import join_words
 from clickshift.data.description import describe_log
+from clickshift.data.segments import largest_segments
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written
 from clickshift.display.figures import COLOURS, by_segment, curve_figure
@@ -88,7 +89,11 @@ class ModelSummary(Result):
     @property
     @override
     def conclusion(self) -> str:
-        sentences = _curve_sentence(self._curve()), segments_sentence(self.model), views_sentence(self.model)
+        sentences = (
+            _curve_sentence(self._curve(), _sizes(self.model)),
+            segments_sentence(self.model),
+            views_sentence(self.model),
+        )
         return " ".join(filter(None, (f"{self.headline}.", _members_sentence(self._members()), *sentences)))
 
     def _members(self) -> Rows:
@@ -241,7 +246,11 @@ class Examination(Result):
     @property
     @override
     def conclusion(self) -> str:
-        sentences = _curve_sentence(self.curve), segments_sentence(self.model), views_sentence(self.model)
+        sentences = (
+            _curve_sentence(self.curve, _sizes(self.model)),
+            segments_sentence(self.model),
+            views_sentence(self.model),
+        )
         return " ".join(filter(None, sentences))
 
     @override
@@ -455,10 +464,6 @@ _OFTEN = 20
 """Impressions from which on the relevance of a document rests on the log rather than on the prior."""
 
 
-_SEGMENTS_NAMED = 4
-"""Segments whose curves are described in words, at most."""
-
-
 def _segment_facts(model: ClickModel) -> dict[str, Any]:
     """Return the facts of a model with a curve per segment; none for other models."""
     if not isinstance(model, Segmented):
@@ -492,20 +497,26 @@ def segments_sentence(model: ClickModel) -> str:
 _SMALL_P_VALUE, _DIFFER_P_VALUE = 0.001, 0.05
 
 
-def _curve_sentence(curve: Sequence[Row]) -> str:
+def _sizes(model: ClickModel) -> Mapping[str, float]:
+    """Return the sessions of each label of a model by segment; empty where they are not known."""
+    return dict(zip(model.labels, model.label_sessions, strict=False)) if isinstance(model, Segmented) else {}
+
+
+def _curve_sentence(curve: Sequence[Row], sizes: Mapping[str, float]) -> str:
     """Describe a curve by its first and last identified value over ranks, or by its values.
 
-    >>> _curve_sentence([{"rank": r, "parameter": "examination", "estimate": 1 / r} for r in (1, 2, 4)])
+    Of several segments, those with the largest sizes are described.
+
+    >>> _curve_sentence([{"rank": r, "parameter": "examination", "estimate": 1 / r} for r in (1, 2, 4)], {})
     'Examination is 1.00 at rank 1 and 0.25 at rank 4.'
-    >>> _curve_sentence([{"after": "a skip", "parameter": "continuation", "estimate": 0.9}])
+    >>> _curve_sentence([{"after": "a skip", "parameter": "continuation", "estimate": 0.9}], {})
     'Continuation is 0.90 after a skip.'
     """
     if not curve:
         return ""
     lines = by_segment(curve)
     if len(lines) > 1:
-        named = list(lines.items())[:_SEGMENTS_NAMED]
-        return " ".join(f"{label}: {_curve_sentence(own)}" for label, own in named)
+        return largest_segments({label: _curve_sentence(own, {}) for label, own in lines.items()}, sizes)
     line, condition = [row for row in curve if row.get("last_click") is None], ""
     if len(line) < len(curve):
         condition = " if there is no click above"

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float
 
 from clickshift._version import __version__
 from clickshift.core.files import write_atomically
+from clickshift.data.segments import largest_segments
 from clickshift.display.document import Document, Section
 from clickshift.display.export import Written
 from clickshift.display.figures import COLOURS, add_curve, rank_step
@@ -144,11 +145,13 @@ class Propensities(Result):
     def conclusion(self) -> str:
         """Examination of the last identified rank, and the ranks that are not identified."""
         if self.segments:
-            parts = [f"{label}: {own.conclusion}" for label, own in list(self.segments.items())[:_SEGMENTS_NAMED]]
-            return " ".join([*parts, self._difference_sentence()])
-        reference, known = self.reference_rank, np.flatnonzero(self.identified)
-        others = known[known != reference]
-        unknown = [str(rank + 1) for rank in range(self.n_ranks) if rank not in known]
+            known = {label: own.impressions for label, own in self.segments.items() if own.impressions is not None}
+            sizes = {label: float(impressions[0]) for label, impressions in known.items()}
+            described = largest_segments({label: own.conclusion for label, own in self.segments.items()}, sizes)
+            return f"{described} {self._difference_sentence()}".rstrip()
+        reference, identified = self.reference_rank, np.flatnonzero(self.identified)
+        others = identified[identified != reference]
+        unknown = [str(rank + 1) for rank in range(self.n_ranks) if rank not in identified]
         sentences = []
         if len(others):
             rank = int(others[-1])
@@ -335,8 +338,8 @@ def _shown(value: float) -> float:
     return 0.0 if abs(value) < _ROUNDED_TO_ZERO else math.inf if value > _UNBOUNDED**2 else value
 
 
-_SEGMENTS_NAMED, _DIFFER = 4, 0.05
-"""Segments whose curves are described in words, at most; and p-value below which they differ significantly."""
+_DIFFER = 0.05
+"""P-value below which segments differ significantly."""
 _ROUNDED_TO_ZERO = 5e-5
 _UNBOUNDED = 100.0
 """Ratio of an upper bound to the estimate, or to the reference rank, above which a rank is not identified."""

@@ -42,6 +42,7 @@ from clickshift.counts.segment_numbers import SegmentNumbers
 from clickshift.data.corpus import Corpus
 from clickshift.data.encoded_log import Log
 from clickshift.errors import ClickshiftWarning, DataError, SpecError, VocabularyError
+from clickshift.ope.logged_propensities import PropensityKind, checked_kind
 from clickshift.propensity.files import Trust
 
 Correction = Literal["by-rank", "policy-aware", "doubly-robust"]
@@ -312,6 +313,35 @@ def _at_shown_ranks(
             value=float(table[first]),
         )
     return np.where(shown, table, 0.0)
+
+
+def check_propensity_kind(kind: str) -> None:
+    """Check that propensities by position are the probability of a document at its rank, whatever is above it.
+
+    Parameters
+    ----------
+    kind
+        What they are the probabilities of, see `clickshift.ope.logged_propensities`.
+
+    Raises
+    ------
+    SpecError
+        "bad-option" for an unknown kind, and for conditional and cascade propensities.
+    """
+    if checked_kind(kind) not in _KINDS_OF_RANKS:
+        raise SpecError(
+            f"propensity_kind must be {' or '.join(_KINDS_OF_RANKS)} to train rankers: got {kind}. Impressions are "
+            "weighted by the probability of a document at its rank, whatever is above it, which propensities given the "
+            'documents above are not. Log marginal propensities, or leave out logging="propensities".',
+            code="bad-option",
+            option="propensity_kind",
+            value=kind,
+            known=list(_KINDS_OF_RANKS),
+        )
+
+
+_KINDS_OF_RANKS: tuple[PropensityKind, ...] = ("marginal", "independent")
+"""Kinds of propensities by position that are the probability of a document at its rank."""
 
 
 def count_by_rank(

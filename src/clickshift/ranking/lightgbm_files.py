@@ -27,7 +27,7 @@ from clickshift.models.base import ClickModel
 from clickshift.propensity.files import Trust
 from clickshift.propensity.result import Propensities
 from clickshift.ranking._inputs import BiasSource, source_name
-from clickshift.ranking.labels import check_position_bias, count_by_rank
+from clickshift.ranking.labels import check_position_bias, check_propensity_kind, count_by_rank
 from clickshift.ranking.lambdamart import BoostedRanker, BoostingData, boosting_data
 from clickshift.ranking.ranker import checked_features
 
@@ -120,6 +120,7 @@ def ranking_labels(
     trust: str | Path | Trust | None = None,
     clip: float | None = None,
     logging: str = "frequencies",
+    propensity_kind: str = "marginal",
     queries: int | None = None,
     max_label: int | None = None,
     columns: Mapping[str, str] | None = None,
@@ -147,6 +148,8 @@ def ranking_labels(
         Smallest propensity to divide by.
     logging
         "frequencies", or "propensities" to weight impressions by inverse propensities by position, see `train_ranker`.
+    propensity_kind
+        What these are: "marginal" or "independent", see `train_ranker`.
     queries
         Number of queries of the built-in corpus.
     max_label
@@ -180,6 +183,7 @@ def ranking_labels(
     """
     learner = BoostedRanker(loss, "naive" if naive else "given", clip=clip)
     source = BiasSource(propensities, examination, model, trust)
+    check_propensity_kind(propensity_kind)
     source.check(learner.bias)
     source = source.loaded()
     columns = columns_with(columns, segments=[source.segment]) if source.segment else columns

@@ -37,7 +37,7 @@ from clickshift.ranking._inputs import BiasSource, n_sessions, source_name
 from clickshift.ranking._prepare import hold_out_queries, with_held_out
 from clickshift.ranking._training_queries import fingerprints_of
 from clickshift.ranking.click_ranker import ClickRanker, Run
-from clickshift.ranking.labels import count_by_rank, labels_for
+from clickshift.ranking.labels import check_propensity_kind, count_by_rank, labels_for
 from clickshift.ranking.lambdamart import BoostedRanker, TreeRanker
 from clickshift.ranking.ranker import Ranker
 from clickshift.ranking.storage import save_ranker
@@ -268,6 +268,7 @@ def train_ranker(
     trust: str | Path | Trust | None = None,
     clip: float | None = None,
     logging: str = "frequencies",
+    propensity_kind: str = "marginal",
     held_out: CorpusLike | None = None,
     held_out_clicks: LogLike | None = None,
     seed: int | None = None,
@@ -305,6 +306,9 @@ def train_ranker(
     logging
         "frequencies", or "propensities" to weight every impression by the inverse of the propensity by position that
         the log carries for it, so that documents which the logging policy shows rarely weigh as much as others.
+    propensity_kind
+        What the propensities by position of the log are: "marginal", P(document at this rank), or "independent", of a
+        policy that fills every position by itself. Those given the documents above are refused.
     held_out, held_out_clicks
         Corpus and log for early stopping of a network, and for the comparison with the logging ranker; by default the
         training corpus, and the clicks of a tenth of the queries. Trees do not stop early: by default, they are
@@ -353,6 +357,7 @@ def train_ranker(
             code="bad-option",
             option="held_out",
         )
+    check_propensity_kind(propensity_kind)
     source.check(learner.bias)
     source = source.loaded()
     columns = columns_with(columns, segments=[source.segment]) if source.segment else columns

@@ -39,6 +39,7 @@ from clickshift.experiments.click_vs_ips.published import (
 )
 from clickshift.experiments.experiment import Experiment
 from clickshift.experiments.papers import table_or_figure, with_changes
+from tests.cli.shell import call
 from tests.codes import raises_code
 from tests.experiments.click_vs_ips.test_report import rows_of
 
@@ -108,6 +109,24 @@ def test_features_are_prepared_as_the_authors_do() -> None:
     assert istella.tolist() == [[1e9, 5.0]]
     same = split_of(values)
     assert _prepared(same, "MSLR") is same
+
+
+@pytest.mark.parametrize(
+    "command", ["reproduce ips-table2", "reproduce ips-tuning", "reproduce table3", "shift run", "selection run"]
+)
+def test_a_bad_line_is_one_error_before_the_tasks(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [f"{doc % 3} qid:{query} 1:0.{doc}" for query in range(9) for doc in range(5)]
+    for part, last in (("train", []), ("test", ["x qid:9 1:0.3"]), ("vali", [])):
+        own = [line.replace("qid:", {"train": "qid:1", "test": "qid:2", "vali": "qid:3"}[part]) for line in lines]
+        (tmp_path / f"{part}.txt").write_text("\n".join(own + last))
+    assert call(*command.split(), "--corpus", tmp_path, "--seeds", 1, "-o", tmp_path / "run") == 2
+    errors = capsys.readouterr().err
+    assert errors.count("test.txt, line 46: a line must begin with a label") == 1
+    assert "tasks" not in errors
+    assert "on_bad_line" not in errors
+    assert not (tmp_path / "run" / "cells").exists()
 
 
 def test_the_two_sets_of_yahoo_are_not_mixed(tmp_path: Path) -> None:

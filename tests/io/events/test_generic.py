@@ -491,6 +491,20 @@ def test_elements_of_tiangong_that_are_incomplete_are_named(parts: list[str], tm
     assert counts(imported)["bad-line"] >= 1
 
 
+@pytest.mark.parametrize("last", ["</session>", "</interaction>", "</result>", "<docid>71", '<result rank="3"', "<int"])
+def test_a_file_of_tiangong_that_was_cut_short_is_named(last: str, tmp_path: Path) -> None:
+    whole = "\n".join(tiangong(f"<query_id>{query}</query_id>", *RESULTS).replace("8", str(query)) for query in (1, 2))
+    file = tmp_path / "tiangong.xml"
+    file.write_text(whole[: whole.rindex(last) + len(last) - 1])
+    with raises_code("damaged-file", FileError, line=8 + len(RESULTS), value='<session num="2">'):
+        cs.read_events(file)
+    with warns_code("skipped-input"):
+        imported = cs.read_events(file, on_bad_line="skip")
+    assert counts(imported)["damaged-file"] == 1
+    queries = [1, 2] if last == "</session>" else [1]
+    assert imported.log["query"].to_pylist() == queries
+
+
 def test_entities_of_xml_are_not_expanded(tmp_path: Path) -> None:
     entities = "".join(f'<!ENTITY e{k} "{"&e" + str(k - 1) + ";" if k else "lol"}">' * 10 for k in range(9))
     file = tmp_path / "bomb.xml"

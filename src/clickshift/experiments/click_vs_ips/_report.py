@@ -173,6 +173,11 @@ class ClickVsIps(Experiment[ClickVsIpsResult]):
         """Make the result of the rows of finished tasks."""
         return ClickVsIpsResult(rows, settings, failures, type(self).__name__)
 
+    def check_data(self) -> None:
+        """Read the data set if it is in files: its name in tables depends on its content."""
+        if hasattr(self, "data"):
+            _ = self.data.published_set
+
     def sources(self) -> dict[str, Any]:
         """Return the path of the corpus."""
         return {"data": self.data.corpus} if hasattr(self, "data") else {}

@@ -15,7 +15,7 @@ from clickshift.io.events._problems import report_problems
 from clickshift.io.events._sources import Source
 from clickshift.io.events.options import EventOptions
 
-_ELEMENT = r"<(?:session|interaction|result|query_id|docid|rank)\b[^>]*>[^<]*"
+_ELEMENT = r"<(?:session|interaction|result|query_id|docid|rank)\b[^>]*>[^<]*|</(?:session|interaction)\s*>"
 _RANKS = 10
 """Results of a page; those below are junk, as users of the data set report."""
 _EXAMPLE = "concat('query ', query, ', rank ', rank)"
@@ -34,12 +34,13 @@ def load_tiangong(database: EventDatabase, sources: Sequence[Source], options: E
     ------
     FileError
         "bad-line" for an interaction without a query_id, a result without a rank or a docid, and a click without a
-        rank, unless they are skipped.
+        rank; "damaged-file" for an interaction or a session without its end, as in a file that was cut short; unless
+        they are skipped. An interaction without its end is left out: its list may go on.
     """
     database.execute("CREATE TABLE tags (file INTEGER, tag VARCHAR, number BIGINT, text VARCHAR, element VARCHAR)")
     for number, source in enumerate(sources):
         database.execute(
-            f"""INSERT INTO tags SELECT {number}, regexp_extract(element, '^<(\\w+)', 1) AS tag,
+            f"""INSERT INTO tags SELECT {number}, regexp_extract(element, '^<(/?\\w+)', 1) AS tag,
             integer_of(CASE tag WHEN 'rank' THEN trim(regexp_extract(element, '>([^<]*)$', 1))
                 ELSE regexp_extract(element, '(?:num|rank)\\s*=\\s*["'']?(-?\\d+)', 1) END),
             nullif(trim(regexp_extract(element, '>([^<]*)$', 1)), ''), trim(element)
@@ -52,22 +53,32 @@ def load_tiangong(database: EventDatabase, sources: Sequence[Source], options: E
 
     database.execute(
         f"""CREATE TABLE placed AS SELECT *, {latest("number", "session")} AS session,
+            {latest("place", "session")} AS own, {latest("element", "session")} AS head,
             {latest("place", "interaction")} AS list, {latest("place", "result")} AS result
         FROM (SELECT rowid AS place, * FROM tags) WINDOW w AS (PARTITION BY file ORDER BY place)"""
     )
     database.execute(
         """CREATE TABLE lists AS SELECT list, any_value(file) AS file, any_value(session) AS session,
-            arg_min(text, place) FILTER (tag = 'query_id') AS query, arg_min(element, place) AS element
+            bool_or(tag = '/interaction') AS whole, any_value(own) AS own, any_value(head) AS head,
+            CASE WHEN whole THEN arg_min(text, place) FILTER (tag = 'query_id') END AS query,
+            arg_min(element, place) AS element
         FROM placed WHERE list IS NOT NULL GROUP BY list"""
     )
     database.execute(
         """CREATE TABLE raw AS
         SELECT file, 'interaction' AS tag, list AS place, list, session, query, CAST(NULL AS BIGINT) AS rank,
-            CAST(NULL AS VARCHAR) AS doc, CASE WHEN query IS NULL THEN 'interaction' END AS problem, element AS got
+            CAST(NULL AS VARCHAR) AS doc,
+            CASE WHEN NOT whole THEN 'cut' WHEN query IS NULL THEN 'interaction' END AS problem,
+            CASE WHEN whole THEN element ELSE head END AS got
         FROM lists
         UNION ALL
+        SELECT any_value(file), 'session', own, NULL, NULL, NULL, NULL, NULL, 'session', any_value(head) FROM placed
+        WHERE own IS NOT NULL AND own NOT IN (SELECT own FROM lists WHERE NOT whole AND own IS NOT NULL)
+        GROUP BY own HAVING NOT bool_or(tag = '/session')
+        UNION ALL
         SELECT r.file, r.tag, r.place, r.list, lists.session, query, r.rank, r.doc,
-            CASE WHEN r.list IS NULL OR rank IS NULL OR (tag = 'result' AND r.doc IS NULL) THEN tag END, r.element
+            CASE WHEN r.list IS NULL OR (whole AND (rank IS NULL OR (tag = 'result' AND r.doc IS NULL))) THEN tag END,
+            r.element
         FROM (SELECT any_value(file) AS file, 'result' AS tag, result AS place, any_value(list) AS list,
                 any_value(number) FILTER (tag = 'result') AS rank, arg_min(text, place) FILTER (tag = 'docid') AS doc,
                 any_value(element) FILTER (tag = 'result') AS element
@@ -77,6 +88,8 @@ def load_tiangong(database: EventDatabase, sources: Sequence[Source], options: E
     )
     database.execute("DROP TABLE tags; DROP TABLE placed; DROP TABLE lists")
     rules = {
+        "cut": ("an interaction must end with </interaction>, which a file that was cut short lacks", "damaged-file"),
+        "session": ("a session must end with </session>, which a file that was cut short lacks", "damaged-file"),
         "interaction": ("an interaction must have a query_id", "bad-line"),
         "result": ("a result must be in an interaction, and have a rank and a docid", "bad-line"),
         "rank": ("a click must be in an interaction, and have a rank", "bad-line"),

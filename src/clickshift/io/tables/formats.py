@@ -114,10 +114,18 @@ def read_table(path: Path, choose: Choose) -> TableFile:
     file_ending, choose = ending(path), unique_columns(path, choose)
     _log.debug("read %s", path)
     if file_ending is None:
+        problem = (
+            f"the ending of a log file must be one of {', '.join(LOG_ENDINGS)}. Rename the file. Public logs (Yandex, "
+            "TREC, Open Bandit) have readers in clickshift.io.datasets; `clickshift log convert` converts them."
+        )
+        if path.name.partition("::")[0].lower().endswith((".duckdb", ".ddb", ".db")):
+            problem = (
+                "a database of DuckDB is not a file of one table. Name a table as FILE.duckdb::TABLE for `open_log` "
+                "and commands on logs; pass other functions, such as `read_log`, a Parquet file of it."
+            )
         raise FileError(
             path,
-            f"the ending of a log file must be one of {', '.join(LOG_ENDINGS)}. Rename the file. Public logs (Yandex, "
-            "TREC, Open Bandit) have readers in clickshift.io.datasets; `clickshift log convert` converts them.",
+            problem,
             code="unknown-format",
             known=list(LOG_ENDINGS),
         )
