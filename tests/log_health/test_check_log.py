@@ -286,7 +286,16 @@ def test_a_file_that_only_the_import_reads_is_checked(tmp_path: Path) -> None:
     """GraphCM's text has an ending that no log has."""
     path = tmp_path / "train.txt"
     path.write_text("".join(f"{k}\t{k % 3}\t[1, 2]\t[0, 0]\t[1, 0]\n" for k in range(30)))
-    assert cs.check_log(path, effects=False).sessions == 30
+    health = cs.check_log(path, effects=False)
+    assert health.sessions == 30
+    assert health.not_run["late-clicks"] == "needs the column time"
+
+
+def test_events_without_times_are_checked_without_a_window(events: pd.DataFrame) -> None:
+    planted, _ = EVENT_DEFECTS["repeated-events"](events, 0.1, np.random.default_rng(2))
+    health = cs.check_log(planted.drop(columns="seconds"), checks=sorted(EVENTS), effects=False)
+    assert [finding.check for finding in health.findings] == ["repeated-events"]
+    assert health.not_run["late-clicks"] == "needs the column time"
 
 
 @pytest.fixture(scope="module")

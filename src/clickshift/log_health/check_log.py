@@ -203,7 +203,12 @@ def _imported(
 ) -> ImportedEvents | None:
     """Import a source that is no log as events; None if its format is not recognised."""
     try:
-        return read_events(log, columns=columns, window=events.WINDOW, on_bad_line=on_bad_line, progress=progress)
+        try:
+            return read_events(log, columns=columns, window=events.WINDOW, on_bad_line=on_bad_line, progress=progress)
+        except SpecError as error:
+            if (error.code, error.facts.get("column")) != ("missing-column", "time"):
+                raise
+            return read_events(log, columns=columns, on_bad_line=on_bad_line, progress=progress)  # events without times
     except FileError as error:
         if error.code in {"unknown-format", "missing-column"}:
             return None

@@ -45,6 +45,8 @@ class _Reasons(NamedTuple):
         total = max(sum(float(numbers.get(name, 0)) for name in self.total) + lost, found)
         if not total:
             raise NeedsError(f"needs {self.unit}, of which these events have none")
+        if self.window and not found and log.time is None:
+            raise NeedsError("needs the column time")
         if self.window and not found and not options.window:
             raise NeedsError("needs a window: `clickshift import --window 30min`, or the file of events itself")
         examples = [{"event": text} for row in rows for text in row["examples"].split("; ") if text][:5]
