@@ -288,7 +288,14 @@ def test_a_file_that_only_the_import_reads_is_checked(tmp_path: Path) -> None:
     path.write_text("".join(f"{k}\t{k % 3}\t[1, 2]\t[0, 0]\t[1, 0]\n" for k in range(30)))
     health = cs.check_log(path, effects=False)
     assert health.sessions == 30
-    assert health.not_run["late-clicks"].startswith("needs a window")  # there are no times
+    assert health.not_run["late-clicks"] == "needs the column time"
+
+
+def test_events_without_times_are_checked_without_a_window(events: pd.DataFrame) -> None:
+    planted, _ = EVENT_DEFECTS["repeated-events"](events, 0.1, np.random.default_rng(2))
+    health = cs.check_log(planted.drop(columns="seconds"), checks=sorted(EVENTS), effects=False)
+    assert [finding.check for finding in health.findings] == ["repeated-events"]
+    assert health.not_run["late-clicks"] == "needs the column time"
 
 
 @pytest.fixture(scope="module")
@@ -316,6 +323,113 @@ def test_a_defect_planted_in_events_is_found_and_its_rate_is_true(
     assert finding.rate == pytest.approx(truth, rel=0.02)
     assert finding.low <= truth <= finding.high
     assert finding.examples
+
+
+@pytest.mark.parametrize("defect", EVENT_DEFECTS)
+def test_a_defect_of_events_shows_the_curve_with_and_without_it(events: pd.DataFrame, defect: str) -> None:
+    planted, _ = EVENT_DEFECTS[defect](events, 0.1, np.random.default_rng(2))
+    (finding,) = cs.check_log(timed(planted), checks=sorted(EVENTS)).findings
+    assert finding.effect is not None
+    assert finding.effect.name in str(finding.effect)
+    assert finding.to_dict()["effect"]["left_out"] == finding.effect.name
+
+
+def lists_of(log: cs.ImportedEvents, events: pd.DataFrame) -> np.ndarray:
+    """The search that each row of the log is, by its time."""
+    first = events[events["event"] == "impression"].groupby("search_id")["time"].min()
+    return np.array(first.sort_values(kind="stable").index)[: len(log.sessions)]
+
+
+def test_reasons_concern_exactly_the_planted_results(events: pd.DataFrame) -> None:
+    rng = np.random.default_rng(4)
+    clicked = events.index[(events["event"] == "click") & (events["rank"] > 1)]
+    late, again = np.split(rng.choice(clicked, 60, replace=False), 2)
+    others = rng.choice(events.index[(events["event"] == "impression") & (events["rank"] == 2)], 30, replace=False)
+    planted = events.copy()
+    planted.loc[late, "seconds"] += 7200
+    ties = events.loc[others].assign(doc="other", seconds=events.loc[others, "seconds"] + 1)
+    copies = events.loc[again].assign(seconds=events.loc[again, "seconds"] + 5)
+    whole = timed(pd.concat([planted, ties, copies, copies], ignore_index=True))
+    imported = cs.read_events(whole, window="30min")
+    search = lists_of(imported, whole)
+    for reason, rows, number in (("late-click", late, 1), ("repeated-click", again, 2), ("rank-taken", others, 1)):
+        row, rank, n = imported.concerned[reason]
+        expected = {(search_id, rank - 1) for search_id, rank in zip(*(events.loc[rows, name] for name in (
+            "search_id", "rank")), strict=True)}  # fmt: skip
+        assert set(zip(search[row].tolist(), rank.tolist(), strict=True)) == expected
+        assert n.tolist() == [number] * len(expected)
+    assert "concerned" not in imported.to_dict()
+
+
+@pytest.fixture(scope="module")
+def many_events(clean: Log) -> pd.DataFrame:
+    """Enough for examination to be identified."""
+    return clean_events(clean.rows(np.arange(6000)))
+
+
+def test_late_clicks_on_low_ranks_change_the_curve_there(many_events: pd.DataFrame) -> None:
+    """With them, the log is that of all clicks; without them, that of the others."""
+    events = many_events
+    planted = events.copy()
+    low = events.index[(events["event"] == "click") & (events["rank"] >= 3)]
+    planted.loc[low[::2], "seconds"] += 7200
+    (finding,) = cs.check_log(timed(planted), checks=["late-clicks"]).findings
+    effect = finding.effect
+    assert effect is not None
+    for curve, log in ((effect.everything, timed(events)), (effect.without, timed(events.drop(low[::2])))):
+        sessions = cs.read_events(log).sessions
+        examination = MaximumLikelihood("PBM").fit(sessions).examination  # type: ignore[attr-defined]
+        known = np.flatnonzero(curve > 0)
+        np.testing.assert_allclose(curve[known], (examination / examination[0])[known], rtol=1e-5)
+    assert effect.rank >= 3
+    assert effect.change < -0.3
+    assert str(effect).startswith("Without these clicks, examination at rank")
+
+
+def test_results_that_only_clicks_show_make_their_rank_look_examined(many_events: pd.DataFrame) -> None:
+    """Without them, the log is one in which neither their impressions nor their clicks were sent."""
+    events = many_events
+    clicks = events[(events["event"] == "click") & (events["rank"] == 4)][::2]
+    lost = pd.MultiIndex.from_frame(events[["search_id", "doc"]]).isin(
+        pd.MultiIndex.from_frame(clicks[["search_id", "doc"]])
+    )
+    planted = timed(events[~(lost & (events["event"] == "impression"))])
+    (finding,) = cs.check_log(planted, checks=["clicks-without-impressions"]).findings
+    assert finding.effect is not None
+    examination = MaximumLikelihood("PBM").fit(cs.read_events(timed(events[~lost])).sessions).examination  # type: ignore[attr-defined]
+    known = np.flatnonzero(finding.effect.without > 0)
+    np.testing.assert_allclose(finding.effect.without[known], (examination / examination[0])[known], rtol=1e-5)
+    assert finding.effect.rank == 4
+    assert finding.effect.change < -0.1
+
+
+def test_events_that_no_list_has_say_that_no_curve_has_them(events: pd.DataFrame, tmp_path: Path) -> None:
+    clicks = events[events["event"] == "click"][::10]
+    stray = pd.concat(
+        [events, clicks.assign(doc="stray", rank=pd.array([pd.NA] * len(clicks), dtype="Int64"))], ignore_index=True
+    )
+    (finding,) = cs.check_log(timed(stray), checks=["clicks-without-impressions"]).findings
+    assert finding.effect is None
+    assert "these events belong to no result of the log" in finding.no_effect
+    health = cs.check_log(timed(stray), checks=["clicks-without-impressions"])
+    assert "is not compared: these events belong to no result of the log." in health._repr_html_()
+    planted, _ = EVENT_DEFECTS["ties"](events, 0.1, np.random.default_rng(2))
+    written = cs.read_events(timed(planted), output=tmp_path / "log.parquet")
+    assert written.concerned == {}
+    (finding,) = cs.check_log(written, checks=["ties"]).findings
+    assert "wrote the log to a file" in finding.no_effect
+
+
+def test_clicks_before_impressions_that_the_log_has_are_left_out_of_the_other_curve(many_events: pd.DataFrame) -> None:
+    """Whether the import had a window, and left them out, or not, and counted them: the curves are the same."""
+    planted, _ = EVENT_DEFECTS["clicks-before-impressions"](many_events, 0.1, np.random.default_rng(2))
+    curves = []
+    for window in (None, "30min"):
+        imported = cs.read_events(timed(planted), window=window)
+        (finding,) = cs.check_log(imported, checks=["clicks-before-impressions"]).findings
+        assert finding.effect is not None
+        curves.append((finding.effect.everything, finding.effect.without))
+    np.testing.assert_allclose(curves[0], curves[1], rtol=1e-6)
 
 
 def test_every_check_has_a_planted_defect() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
+from jaxtyping import Int
 
 from clickshift.core.files import write_atomically
 from clickshift.core.progress import Progress, silent
@@ -57,8 +58,11 @@ class ImportedEvents(Result):
         Numbers and settings of the import, by name; see the notes.
     reasons
         The rows of the result.
-    on_bad_line
-        How the log is opened.
+    gives
+        What the format gives: "lists", "counts" or "target".
+    concerned
+        Results of the log that a reason concerns, by reason: an array of their rows, ranks from 0 (-1 if the list was
+        written without the document) and numbers of events. Empty if the log was written to a file.
 
     Notes
     -----
@@ -85,6 +89,7 @@ class ImportedEvents(Result):
     numbers: Mapping[str, Any]
     reasons: Rows = field(default_factory=list)
     gives: str = "lists"
+    concerned: Mapping[str, Int[np.ndarray, "3 result"]] = field(default_factory=dict)
 
     @cached_property
     def sessions(self) -> Log:
@@ -308,6 +313,7 @@ def read_events(
     >>> imported.to_dict()["first_ranks"]
     {'': 0}
     """
+    from clickshift.io.events._concerned import concerned_results
     from clickshift.io.events._database import event_database
     from clickshift.io.events._sources import open_sources
     from clickshift.io.events.formats import FORMATS, choice_advice, find_format
@@ -338,7 +344,7 @@ def read_events(
         check_different([source.path for source in (*sources, *others)], output)
     report = ReadReport(f"{sources[0].path}" + (f" and {len(sources) - 1} more" if sources[1:] else ""), on_bad_line)
     try:
-        with event_database(DuckdbLimits(memory, spill), report) as database:
+        with event_database(DuckdbLimits(memory, spill), report, keep_results=output is None) as database:
             progress("reading events")
             if others:
                 loaded = load_generic(database, sources, others, options)
@@ -347,6 +353,7 @@ def read_events(
             progress("joining events")
             make = {"lists": _lists, "counts": _counts, "target": _target}[chosen.gives]
             log, numbers = make(database, options, loaded, output)
+            concerned = concerned_results(database) if chosen.gives == "lists" else {}
     except FileError as error:
         if not others and (format != "auto" or error.code in _OF_OTHER_FORMATS):
             error.args = (f"{error}{choice_advice(sources, name, format)}",)
@@ -356,7 +363,7 @@ def read_events(
     facts: dict[str, Any] = {"title": chosen.title, **numbers}
     if loaded.columns:
         facts["columns"] = loaded.columns
-    return ImportedEvents(name, log, facts, report.rows(), chosen.gives)
+    return ImportedEvents(name, log, facts, report.rows(), chosen.gives, concerned)
 
 
 def _lists(
@@ -493,6 +500,7 @@ def _check_options(name: str, options: EventOptions, allowed: frozenset[str], *,
 def _selection(database: EventDatabase, joined: Joined, integers: Sequence[str]) -> str:
     """Return the statement that selects the log, in order of time."""
     from clickshift.io.encode.duckdb import sql_name
+    from clickshift.io.events._concerned import LOG_ORDER
     from clickshift.io.events._join import segment_column, signal_column
 
     canonical = "regexp_full_match({}, '0|-?[1-9][0-9]{{0,17}}')"
@@ -509,7 +517,7 @@ def _selection(database: EventDatabase, joined: Joined, integers: Sequence[str])
     columns += ["time"] * joined.has_time + ['"user"'] * joined.has_user
     columns += [f"{signal_column(name)} AS {sql_name(name)}" for name in joined.signals]
     columns += [f"{segment_column(name)} AS {sql_name(name)}" for name in joined.segments]
-    return f"SELECT {', '.join(columns)} FROM written ORDER BY time, place"
+    return f"SELECT {', '.join(columns)} FROM written ORDER BY {LOG_ORDER}"
 
 
 def _write(database: EventDatabase, selection: str, joined: Joined, output: str | Path | None) -> Any:

@@ -55,8 +55,8 @@ class LogHealth(Result):
     - sessions, queries: numbers.
     - findings: one dict per finding: check (a stable name), severity, text, rate with low and high, affected and unit
       (sessions, results, clicks or events), p_value (None for what is certain), remedy, examples; effect, where it is
-      known: the curve with and without the affected sessions relative to rank 1, and the rank and size of its largest
-      change.
+      known: the curve with and without the affected sessions (or events: left_out) relative to rank 1, and the rank and
+      size of its largest change; otherwise no_effect: why it is not known.
     - passed: names of the checks that found nothing.
     - not_run: what the other checks need, by name.
     - level: level of the intervals.
@@ -202,6 +202,8 @@ class LogHealth(Result):
         paragraphs = [finding.text]
         if finding.effect is not None:
             paragraphs.append(str(finding.effect))
+        elif finding.no_effect:
+            paragraphs.append(f"Examination with and without this defect is not compared: {finding.no_effect}.")
         paragraphs.append(f"What to do: {finding.remedy}")
         parts = [
             Section(
@@ -210,7 +212,7 @@ class LogHealth(Result):
         ]
         if finding.effect is not None:
             curves = Section(
-                "With and without these sessions",
+                f"With and without {finding.effect.name}",
                 figure=lambda: _curves(finding),
                 name=f"{finding.check} effect",
                 page_only=True,
@@ -232,7 +234,7 @@ def _curves(finding: Finding) -> Any:
     assert effect is not None
     known = np.flatnonzero((effect.everything > 0) & (effect.without > 0))
     for curve, name, colour, symbol in (
-        (effect.everything, "all sessions", COLOURS[0], "circle"),
+        (effect.everything, "all sessions" if effect.name == "these sessions" else "with them", COLOURS[0], "circle"),
         (effect.without, "without them", COLOURS[1], "diamond"),
     ):
         none = [None] * len(known)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool
 
 from clickshift.core.progress import Progress, silent
 from clickshift.counts.cells import Cells
@@ -71,7 +69,7 @@ def check_log(
     level
         Level of the confidence intervals.
     effects
-        Whether examination is estimated with and without the sessions of each finding.
+        Whether examination is estimated with and without the sessions, or events, of each finding.
     columns
         The log's names of our columns, e.g. ``{"docs": "results"}``.
     on_bad_line
@@ -108,8 +106,7 @@ def check_log(
         raise DataError(f"arm_shares must be above 0: got {dict(arm_shares)}.", code="bad-option", option="arm_shares")
     opened, imported, shift = _opened(log, columns, on_bad_line, progress)
     gathered = LogColumns.of(opened, shift)
-    window = imported is not None and imported is not log and gathered.time is not None
-    options = CheckOptions(level, arm_shares, imported, window)
+    options = CheckOptions(level, arm_shares, imported, imported is not None and imported is not log)
     evidence: dict[str, Evidence] = {}
     not_run: dict[str, str] = {}
     for check in chosen:
@@ -136,6 +133,7 @@ def check_log(
             continue
         progress(f"effect of {check.title.lower()}")
         low, high = found.interval(level)
+        done = effect.of(found)
         findings.append(
             Finding(
                 check.name,
@@ -150,7 +148,8 @@ def check_log(
                 found.p_value,
                 check.remedy,
                 _examples(gathered, found),
-                effect.of(found.rows),
+                done if isinstance(done, Effect) else None,
+                "" if isinstance(done, Effect) else done,
             )
         )
     findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
@@ -203,21 +202,18 @@ def _opened(
 def _imported(
     log: Any, columns: Mapping[str, str] | None, on_bad_line: OnBadLine, progress: Progress
 ) -> ImportedEvents | None:
-    """Import a source that is no log as events; None if its format is not recognised.
-
-    Events without times have no window.
-    """
-    read = partial(read_events, log, columns=columns, on_bad_line=on_bad_line, progress=progress)
+    """Import a source that is no log as events; None if its format is not recognised."""
     try:
-        return read(window=events.WINDOW)
+        try:
+            return read_events(log, columns=columns, window=events.WINDOW, on_bad_line=on_bad_line, progress=progress)
+        except SpecError as error:
+            if (error.code, error.facts.get("column")) != ("missing-column", "time"):
+                raise
+            return read_events(log, columns=columns, on_bad_line=on_bad_line, progress=progress)  # events without times
     except FileError as error:
         if error.code in {"unknown-format", "missing-column"}:
             return None
         raise
-    except SpecError as error:
-        if error.facts.get("option") != "window":
-            raise
-        return read()
 
 
 def _with_ranks_from_one(log: Any, columns: Mapping[str, str] | None) -> Log | None:
@@ -244,7 +240,7 @@ def _with_ranks_from_one(log: Any, columns: Mapping[str, str] | None) -> Log | N
 
 
 class _Effects:
-    """Examination by rank with and without some sessions.
+    """Examination by rank with and without some sessions, or events.
 
     Parameters
     ----------
@@ -255,26 +251,42 @@ class _Effects:
     """
 
     def __init__(self, log: LogColumns, *, enabled: bool) -> None:
-        self._log, self._enabled = log, enabled and log.log.n_ranks > 1
+        self._log, self._enabled = log, enabled
         self._whole: tuple[str, np.ndarray] | None = None
 
-    def of(self, rows: Bool[np.ndarray, " row"] | None) -> Effect | None:
-        """Return the effect of some rows; None if they are none, or nearly all."""
-        if not self._enabled or rows is None or not rows.any():
-            return None
+    def of(self, found: Evidence) -> Effect | str:
+        """Return the effect of what was found, or why there is none; an empty text if effects are not computed."""
         log = self._log
-        if log.sessions_of(~rows) < 0.05 * log.total:
-            return None
+        if not self._enabled:
+            return ""
+        if log.log.n_ranks == 1:
+            return "the log has one rank"
+        counts = self._counts(found)
+        if isinstance(counts, str):
+            return counts
         if self._whole is None:
             identified = swap_graph(log.cells).verdict == "identified"
             name = "examination" if identified else "click-through rate"
             self._whole = name, _curve(log.cells, name)
         name, whole = self._whole
-        without = Cells.of(log.log, weight=log.count * ~rows)
-        clicks = np.minimum(log.cells.by_rank()[1], without.by_rank()[1])
+        with_it, without = counts
+        clicks = np.minimum(with_it.by_rank()[1], without.by_rank()[1])
         enough = clicks >= min(_MIN_CLICKS, clicks.max())
-        curve = np.where(enough, _curve(without, name), 0.0)
-        return Effect(name, np.where(enough, whole, 0.0), curve) if enough[0] and enough.sum() > 1 else None
+        if not (clicks.any() and enough[0] and enough.sum() > 1):
+            return f"that needs {_MIN_CLICKS} clicks at rank 1 and at another rank"
+        before, after = (whole if cells is log.cells else _curve(cells, name) for cells in (with_it, without))
+        return Effect(name, np.where(enough, before, 0.0), np.where(enough, after, 0.0), found.name)
+
+    def _counts(self, found: Evidence) -> tuple[Cells, Cells] | str:
+        """Return the counts with and without what was found, or why there are none."""
+        log, rows = self._log, found.rows
+        if found.compared is not None:
+            return found.compared()
+        if rows is None or not rows.any():
+            return found.no_effect
+        if log.sessions_of(~rows) < 0.05 * log.total:
+            return "nearly all sessions are affected"
+        return log.cells, Cells.of(log.log, weight=log.count * ~rows)
 
 
 def _curve(cells: Cells, name: str) -> np.ndarray:

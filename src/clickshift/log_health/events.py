@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
+from jaxtyping import Float, Int
+
+from clickshift.counts.cells import Cells
+from clickshift.data.sessions import Sessions
 from clickshift.log_health._columns import LogColumns
 from clickshift.log_health.finding import Check, CheckOptions, Evidence, NeedsError
 
@@ -22,6 +31,16 @@ _OWN = {
     "conversion-before-impression",
 }
 """Reasons of the check of gaps, and what is meant to be left out."""
+_ADDED = {
+    "repeated-impression": (1, 0),
+    "repeated-click": (0, 1),
+    "shown-by-click": (1, 1),
+    "click-before-impression": (0, 1),
+    "late-click": (0, 1),
+}
+"""Impressions and clicks that each event of a reason adds to the counts of its result."""
+_SHOWN, _ONCE = {"shown-by-click", "click-before-impression"}, {"click-before-impression", "late-click"}
+"""Reasons whose repaired events the log has; and those of which one click of a result counts."""
 
 
 class _Reasons(NamedTuple):
@@ -33,6 +52,8 @@ class _Reasons(NamedTuple):
     unit: str
     window: bool = False
     kept: bool = False  # whether `total` counts only what was not left out
+    name: str = "these clicks"
+    lists: bool = False  # whether whole lists are wrong, and not only the counts of these results
 
     def find(self, log: LogColumns, options: CheckOptions) -> Evidence:
         """Measure the share of what was counted for these reasons."""
@@ -45,11 +66,73 @@ class _Reasons(NamedTuple):
         total = max(sum(float(numbers.get(name, 0)) for name in self.total) + lost, found)
         if not total:
             raise NeedsError(f"needs {self.unit}, of which these events have none")
+        if self.window and not found and log.time is None:
+            raise NeedsError("needs the column time")
         if self.window and not found and not options.window:
             raise NeedsError("needs a window: `clickshift import --window 30min`, or the file of events itself")
         examples = [{"event": text} for row in rows for text in row["examples"].split("; ") if text][:5]
         text = f"{found:,.0f} of {total:,.0f} {self.unit} {self.what}."
-        return Evidence(text, found, total, shown=examples, unit=self.unit)
+        return Evidence(
+            text,
+            found,
+            total,
+            shown=examples,
+            unit=self.unit,
+            **_effect(log, options, self.codes, found, self.name, self.lists),
+        )
+
+
+def _effect(
+    log: LogColumns, options: CheckOptions, reasons: Collection[str], number: float, name: str, lists: bool
+) -> dict[str, Any]:
+    """Return fields of `Evidence`: what the curves with and without the events of some reasons are computed of.
+
+    Of what is no result of a list there is no curve. Where whole lists are wrong, the curve is that without them.
+    """
+    events = options.events
+    if not isinstance(log.log, Sessions) or isinstance(events.log, Path):
+        return {"no_effect": "the import wrote the log to a file. Check the events themselves"}
+    concerned = {reason: found for reason, found in events.concerned.items() if reason in reasons}
+    if lists and concerned:
+        rows = np.zeros(len(log), bool)
+        rows[np.concatenate([found[0] for found in concerned.values()])] = True
+        return {"rows": rows, "name": f"the {_counted(int(rows.sum()), 'list')} of {name}"}
+    concerned = {reason: found[:, found[1] >= 0] for reason, found in concerned.items() if reason in _ADDED}
+    known = int(sum(found[2].sum() for found in concerned.values()))
+    if not known:
+        return {"no_effect": "these events belong to no result of the log"}
+    repaired = {row["reason"] for row in events.reasons if row["outcome"] == "repaired"}
+    named = name if known == number else f"{known:,} of {name}"
+    return {"compared": partial(_counts, log, log.log, concerned, _SHOWN & repaired), "name": named}
+
+
+def _counts(
+    log: LogColumns, sessions: Sessions, concerned: Mapping[str, Int[np.ndarray, "3 result"]], shown: Collection[str]
+) -> tuple[Cells, Cells]:
+    """Return the counts with and without the events of some reasons; the log has those of `shown`."""
+    cells = log.cells
+    keys = cells.pair.astype(np.int64) * cells.n_situations + cells.situation
+    more, fewer = np.zeros((2, len(keys))), np.zeros((2, len(keys)))
+    for reason, (row, rank, number) in concerned.items():
+        if reason in _ONCE:  # a result is clicked or not; a click that the log has anyhow is no other one
+            number = (~sessions.click[row, rank] | (reason in shown)).astype(np.int64)
+        cell = np.searchsorted(keys, sessions.rankings.pair[row, rank] * np.int64(cells.n_situations) + rank)
+        change = np.bincount(cell, number, len(keys))
+        (fewer if reason in shown else more)[:] += np.array(_ADDED[reason])[:, None] * change
+    return _plus(cells, more), _plus(cells, -fewer)
+
+
+def _plus(cells: Cells, change: Float[np.ndarray, "2 cell"]) -> Cells:
+    """Return counts with more or fewer impressions and clicks; the same object if they do not change."""
+    if not change.any():
+        return cells
+    impressions = np.maximum(cells.impressions + change[0], 0)
+    return replace(cells, impressions=impressions, clicks=np.clip(cells.clicks + change[1], 0, impressions))
+
+
+def _counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def left_out(log: LogColumns, options: CheckOptions) -> Evidence:
@@ -66,7 +149,8 @@ def left_out(log: LogColumns, options: CheckOptions) -> Evidence:
     named_reasons = ", ".join(f"{row['what']} ({row['count']:,})" for row in rows[:3])
     text = f"{found:,.0f} of {total:,.0f} events were left out: {named_reasons}." if rows else "No event was left out."
     examples = [{"event": text} for row in rows for text in row["examples"].split("; ") if text][:5]
-    return Evidence(text, found, total, shown=examples, unit="events")
+    effect = _effect(log, options, {row["reason"] for row in rows}, found, "these events", lists=True)
+    return Evidence(text, found, total, shown=examples, unit="events", **effect)
 
 
 _BY_NAME = {
@@ -76,12 +160,15 @@ _BY_NAME = {
         ("results",),
         "results",
         kept=True,
+        name="these results",
+        lists=True,
     ),
     "repeated-events": _Reasons(
         ("repeated-impression", "repeated-click"),
         "repeat an earlier one of the same document and list",
         ("impressions", "clicks"),
         "events",
+        name="these repetitions",
     ),
     "clicks-without-impressions": _Reasons(
         ("shown-by-click", "click-without-impression"),
@@ -89,6 +176,7 @@ _BY_NAME = {
         ("clicked",),
         "clicked results",
         kept=True,
+        name="these results",
     ),
     "clicks-before-impressions": _Reasons(
         ("click-before-impression",), "came before the impression of their document", ("clicks",), "clicks"

@@ -11,6 +11,7 @@ import numpy as np
 from clickshift.core.intervals import normal_quantile, wilson_interval
 
 if TYPE_CHECKING:
+    from clickshift.counts.cells import Cells
     from clickshift.log_health._columns import LogColumns
 
 Severity = Literal["none", "notice", "warning", "severe"]
@@ -70,6 +71,12 @@ class Evidence:
         What is counted.
     severity
         Severity, where the rate does not decide it.
+    compared
+        Makes the counts with and without the defect, where they are not those of all rows and of the others.
+    name
+        What the counts are without, in words.
+    no_effect
+        Why there are neither rows nor counts to compare.
     """
 
     text: str
@@ -82,6 +89,9 @@ class Evidence:
     shown: Sequence[Mapping[str, Any]] = ()
     unit: str = "sessions"
     severity: Severity | None = None
+    compared: Callable[[], tuple[Cells, Cells]] | None = None
+    name: str = "these sessions"
+    no_effect: str = "it does not concern single sessions"
 
     @property
     def rate(self) -> float:
@@ -140,21 +150,24 @@ class Check:
 @final
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """What a finding does to the answer: examination by rank with and without the affected sessions.
+    """What a finding does to the answer: examination by rank with and without the affected sessions, or events.
 
     Parameters
     ----------
     curve
         What the curves are: "examination" (PBM by maximum likelihood) or "click-through rate".
     everything
-        The curve of the whole log, relative to its first rank.
+        The curve of the whole log, or with the events that the import left out, relative to its first rank.
     without
         The curve without the affected sessions.
+    name
+        What is left out, in words.
     """
 
     curve: str
     everything: np.ndarray
     without: np.ndarray
+    name: str = "these sessions"
 
     @property
     def rank(self) -> int:
@@ -176,7 +189,7 @@ class Effect:
     def __str__(self) -> str:
         before, after = (float(curve[self.rank - 1]) for curve in (self.everything, self.without))
         return (
-            f"Without these sessions, {self.curve} at rank {self.rank} relative to rank 1 is {after:.2f} instead of "
+            f"Without {self.name}, {self.curve} at rank {self.rank} relative to rank 1 is {after:.2f} instead of "
             f"{before:.2f} ({self.change:+.0%})."
         )
 
@@ -209,7 +222,9 @@ class Finding:
     examples
         Up to five examples.
     effect
-        Examination by rank with and without the affected sessions; None where that cannot be computed.
+        Examination by rank with and without the affected sessions, or events; None where that cannot be computed.
+    no_effect
+        Why it cannot be computed; empty if it was, or was not asked for.
     """
 
     check: str
@@ -225,6 +240,7 @@ class Finding:
     remedy: str
     examples: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
     effect: Effect | None = field(default=None, repr=False)
+    no_effect: str = field(default="", repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the finding as plain values."""
@@ -240,5 +256,8 @@ class Finding:
                 "without": self.effect.without,
                 "rank": self.effect.rank,
                 "change": self.effect.change,
+                "left_out": self.effect.name,
             }
+        elif self.no_effect:
+            facts["no_effect"] = self.no_effect
         return facts

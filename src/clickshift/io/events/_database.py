@@ -144,11 +144,14 @@ class EventDatabase:
         Folder for temporary files.
     report
         Where left-out events are counted.
+    keep_results
+        Whether the results are kept that reasons concern: for a log in memory.
     """
 
     connection: Any
     folder: Path
     report: ReadReport
+    keep_results: bool = False
 
     def execute(self, sql: str) -> None:
         """Run a statement."""
@@ -184,8 +187,8 @@ class EventDatabase:
 
     def report_reasons(
         self, table: str, left_out: Sequence[Reason], repaired: Sequence[Reason], example: str, joined: str = ""
-    ) -> None:
-        """Count the rows of a table by reason in one pass, and report them with examples.
+    ) -> list[Reason]:
+        """Count the rows of a table by reason in one pass, and report them with examples; return the reasons found.
 
         Parameters
         ----------
@@ -198,15 +201,17 @@ class EventDatabase:
         joined
             The same table with the columns that examples need, if it has not all of them.
         """
-        reasons = [*left_out, *repaired]
+        reasons, occurring = [*left_out, *repaired], list[Reason]()
         if not reasons:
-            return
+            return occurring
         numbers = ", ".join(f"sum({one.number}) FILTER ({one.where})" for one in reasons)
         for k, (reason, found) in enumerate(zip(reasons, self.row(f"SELECT {numbers} FROM {table}"), strict=True)):
             if found:
                 add = self.report.left_out if k < len(left_out) else self.report.repaired
                 examples = self.examples(joined or table, reason.where, example)
                 add(int(found), reason.what, reason.code, examples=examples)
+                occurring.append(reason)
+        return occurring
 
     def examples(self, table: str, where: str, example: str) -> list[str]:
         """Return up to three examples, which `example` formats in SQL."""
@@ -223,7 +228,7 @@ def kind_of(column: str, impressions: Sequence[str], clicks: Sequence[str], sign
 
 
 @contextmanager
-def event_database(limits: DuckdbLimits, report: ReadReport) -> Iterator[EventDatabase]:
+def event_database(limits: DuckdbLimits, report: ReadReport, *, keep_results: bool = False) -> Iterator[EventDatabase]:
     """Open a temporary database, which is removed at the end of the block."""
     import duckdb
 
@@ -235,4 +240,4 @@ def event_database(limits: DuckdbLimits, report: ReadReport) -> Iterator[EventDa
             connection.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
             for macro in _MACROS:
                 connection.execute(macro)
-            yield EventDatabase(connection, folder, report)
+            yield EventDatabase(connection, folder, report, keep_results)

@@ -7,7 +7,7 @@ events -> keys   one row per list: its number, query, source, user and time; and
 
 A list is simple if nothing in it is to be chosen, repaired or reported: impressions of different documents at different
 ranks, and one click at most on each of them, after the impressions. Most lists are, and take one pass over the events.
-Reasons are counted in one pass over a table.
+Reasons are counted in one pass over a table; the results that they concern are kept in the table `concerned`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from clickshift.data._columns import VIEWED
 from clickshift.data.segments import MAX_SEGMENTS
 from clickshift.errors import SpecError
 from clickshift.io.encode.duckdb import sql_name, sql_text
+from clickshift.io.events._concerned import CONCERNED, report_results
 from clickshift.io.events._database import CLICK, IMPRESSION, SIGNAL, EventDatabase, Loaded, Reason
 from clickshift.io.events.options import EventOptions
 from clickshift.io.tables.layouts import MAX_RANK
@@ -111,6 +112,7 @@ def join_events(database: EventDatabase, options: EventOptions, loaded: Loaded) 
     """
     kinds: dict[int, int] = dict(database.rows("SELECT kind, count(*) FROM events GROUP BY kind"))
     signals = {name: kind for kind, name in enumerate(loaded.signals, SIGNAL) if kinds.get(kind)}
+    database.execute(CONCERNED)
     segments = _number_lists(database, loaded.segments, options)
     _drop_outside_window(database, options)
     _make_pairs(database, options, signals)
@@ -257,7 +259,7 @@ def _drop_outside_window(database: EventDatabase, options: EventOptions) -> None
         Reason("click-before-impression", f"clicks {early}", f"NOT late AND kind = {CLICK}"),
         Reason("conversion-before-impression", f"conversions or views {early}", f"NOT late AND kind > {CLICK}"),
     ]
-    database.report_reasons("outside", reasons, [], example=PAIR_EXAMPLE, joined=_with_query("outside"))
+    report_results(database, "outside", reasons, [], example=PAIR_EXAMPLE, joined=_with_query("outside"))
     database.execute(
         """CREATE VIEW numbered AS FROM timed ANTI JOIN outside
         ON timed.place = outside.place AND timed.doc = outside.doc AND timed.kind = outside.kind"""
@@ -327,7 +329,7 @@ def _make_pairs(database: EventDatabase, options: EventOptions, signals: Mapping
     if options.window_seconds is None:
         what = "documents that were clicked before their first impression: the click counts"
         repaired.append(Reason("click-before-impression", what, f"{kept} AND clicked_time < time"))
-    database.report_reasons("pairs", left_out, repaired, example=PAIR_EXAMPLE, joined=_with_query("pairs"))
+    report_results(database, "pairs", left_out, repaired, example=PAIR_EXAMPLE, joined=_with_query("pairs"))
 
 
 def _rank_pairs(database: EventDatabase, options: EventOptions, signals: tuple[str, ...]) -> dict[str, int]:
@@ -367,7 +369,7 @@ def _rank_pairs(database: EventDatabase, options: EventOptions, signals: tuple[s
         Reason("rank-below-base", "results above the first rank (negative ranks, e.g. of filters)", "rank < 1"),
         Reason("rank-too-high", f"results below rank {MAX_RANK:,}", f"rank > {MAX_RANK}"),
     ]
-    database.report_reasons("ranked", left_out, [], example=PAIR_EXAMPLE, joined=_with_query("ranked"))
+    report_results(database, "ranked", left_out, [], example=PAIR_EXAMPLE, joined=_with_query("ranked"))
     return {source: bases[source] for source in sorted(bases)}
 
 
@@ -443,7 +445,7 @@ def _choose_one_per_rank(database: EventDatabase, names: list[str], possible: st
         Reason("rank-taken-click", "clicked ones among these results", f"{lost} > 0", lost),
     ]
     example = "concat('query ', query, ', rank ', rank, ', kept ', item.doc)"
-    database.report_reasons("places", reasons, [], example=example, joined=_with_query("places"))
+    report_results(database, "places", reasons, [], example=example, joined=_with_query("places"), doc="item.doc")
 
 
 def _treat_gaps(database: EventDatabase, gaps: str, signals: tuple[str, ...]) -> None:
