@@ -165,6 +165,13 @@ def test_a_run_of_a_version_without_names_of_tables_is_continued(tmp_path: Path)
     assert json.loads((tmp_path / "run.json").read_text())["table"] == "table3"
 
 
+def test_a_run_of_a_figure_is_reported_as_that_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cells_here(monkeypatch)
+    made = SMALL.run(tmp_path, table="figure2")
+    assert made.shows == read_run(tmp_path).shows == "figure2"
+    assert SMALL.run(workers=0).shows == ""
+
+
 def test_a_report_of_another_command_is_kept(tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text("audit")
     with raises_code("other-report", FileError, path=tmp_path, found="another command"):

@@ -35,7 +35,6 @@ from clickshift.experiments.model_selection.as_published import as_published as 
 from clickshift.experiments.model_selection.protocol import MODELS_FROM_COUNTS, ModelSelection
 from clickshift.experiments.models import CLICK_MODELS, PEEKING, TRUTH, Contender
 from clickshift.experiments.off_policy_paper import OffPolicyFigure
-from clickshift.experiments.policy_shift._report import PolicyShiftResult
 from clickshift.experiments.policy_shift.as_published import as_published as shift_as_published
 from clickshift.experiments.policy_shift.protocol import PolicyShift
 from clickshift.experiments.policy_shift.published import PublishedTable
@@ -549,7 +548,7 @@ def reproduce(
     elif as_published and isinstance(protocol, ModelSelection):
         protocol = selection_as_published(protocol)
     shipped = reference and isinstance(protocol, PolicyShift | ModelSelection)
-    result = protocol.run(
+    return protocol.run(
         output,
         reference=shipped,
         workers=workers,
@@ -557,7 +556,6 @@ def reproduce(
         progress=progress,
         table=wanted.run or name,
     )
-    return replace(result, shows=name) if isinstance(result, PolicyShiftResult) else result
 
 
 def _option_error(option: str, why: str) -> SpecError:

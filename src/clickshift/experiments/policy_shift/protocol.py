@@ -236,7 +236,7 @@ class PolicyShift(Experiment[PolicyShiftResult]):
 
     def result(self, rows: Rows, settings: Mapping[str, Any], failures: tuple[str, ...] = ()) -> PolicyShiftResult:
         """Make the result of the rows of finished tasks."""
-        return PolicyShiftResult(rows, settings, failures)
+        return PolicyShiftResult(rows, settings, failures, str(settings.get("table") or ""))
 
     def sources(self) -> dict[str, Any]:
         """Return the paths of the corpus and of tables."""
