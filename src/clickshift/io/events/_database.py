@@ -238,6 +238,8 @@ def event_database(limits: DuckdbLimits, report: ReadReport, *, keep_results: bo
         settings = duckdb_settings(replace(limits, folder=folder / "spill"))
         with duckdb.connect(":memory:", config=settings) as connection:  # beyond the limit, tables are on the disk
             connection.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
+            # as a join, `IN` with many values would not keep the order of the events in their files
+            connection.execute("SET disabled_optimizers = 'in_clause'")
             for macro in _MACROS:
                 connection.execute(macro)
             yield EventDatabase(connection, folder, report, keep_results)
