@@ -23,7 +23,7 @@ def test_conversions_and_judgments_by_value(tmp_path: Path, shell: Shell) -> Non
     assert "value_per_click" in pd.read_csv(graded)
     shell.text("conversions", path, "--signal", "purchase", "-o", tmp_path / "page.html")
     assert "most clicked documents" in (tmp_path / "page.html").read_text()
-    assert "has query, docs" in shell.error("conversions", path, "--signal", "cart")
+    assert "the table has purchase, revenue" in shell.error("conversions", path, "--signal", "cart")
     assert "--log" in shell.error("judgments", tmp_path / "model", "--value", "revenue", "-o", graded)
 
 
