@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import clickshift as cs
-from benchmarks.log_health import run
+from benchmarks.log_health import one_log, run
 from clickshift.io.encode.duckdb import DuckdbLimits
 from clickshift.learners.likelihood import MaximumLikelihood
 from clickshift.log_health.checks import CHECKS
@@ -76,6 +76,14 @@ def test_lists_that_end_below_the_last_examined_result_are_found(clean: Log, bel
     assert findings(replace(clean, doc=np.where(cut, -1, clean.doc), click=clean.click & ~cut)).keys() == {
         "viewport-lists"
     }
+
+
+@pytest.mark.parametrize("seed", [506, 518, 519])
+def test_lists_that_end_where_users_looked_are_not_taken_for_cut_ones(seed: int) -> None:
+    """In these logs, lists of the viewport have by chance somewhat more sessions with a click than longer ones."""
+    found = one_log("viewport-lists", 0.05, seed)
+    assert found["found"]
+    assert not found["others"]
 
 
 def test_further_pages_whose_ranks_continue_are_no_defect(clean: Log) -> None:

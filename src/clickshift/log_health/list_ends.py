@@ -35,8 +35,9 @@ class _ListEnds(NamedTuple):
         Estimated number of lists that were cut at their last click, and its variance, if all of them end in a click.
     ctr_at_end, ctr_longer
         Click-through rates at the ends, and at the same ranks of longer lists.
-    z_click
-        Statistic of sessions with any click among short lists, against the longest ones.
+    cut_at_clicks
+        Whether the number of short lists with a click is nearer to what `excess` lists that were cut at one explain
+        than to what the longest lists have.
     """
 
     short: Bool[np.ndarray, " row"]
@@ -45,7 +46,7 @@ class _ListEnds(NamedTuple):
     variance: float
     ctr_at_end: float
     ctr_longer: float
-    z_click: float
+    cut_at_clicks: bool
 
 
 def _list_ends(log: LogColumns) -> _ListEnds | None:
@@ -94,7 +95,23 @@ def _list_ends(log: LogColumns) -> _ListEnds | None:
         for part in (short, _rest(rows, short))
         for counted in (True, False)
     ]
-    return _ListEnds(short, z, excess, variance, float(at_end.sum() / n.sum()), mean, _mantel_haenszel(*by_query))
+    cut = z > 0 and _cut_at_clicks(*by_query, excess=max(excess, 0.0))
+    return _ListEnds(short, z, excess, variance, float(at_end.sum() / n.sum()), mean, cut)
+
+
+def _cut_at_clicks(
+    a: Float[np.ndarray, " query"],
+    n: Float[np.ndarray, " query"],
+    b: Float[np.ndarray, " query"],
+    m: Float[np.ndarray, " query"],
+    *,
+    excess: float,
+) -> bool:
+    """Return whether a of n short lists have a click, against b of m, as if `excess` of them had been chosen for it."""
+    a, n, b, m = (values[n + m > 0] for values in (a, n, b, m))
+    without_click = 1 - b.sum() / max(m.sum(), 1)
+    expected = excess * without_click * n / n.sum() * m / (n + m)
+    return bool((a - (a + b) * n / (n + m)).sum() > expected.sum() / 2)
 
 
 def _rest(rows: Int[np.ndarray, " some"], short: Bool[np.ndarray, " row"]) -> Bool[np.ndarray, " row"]:
@@ -129,7 +146,7 @@ def truncated_lists(log: LogColumns, options: CheckOptions) -> Evidence:
     ends = _list_ends(log)
     if ends is None:
         return NOTHING
-    if not ends.z > 0 or not ends.z_click > 0:
+    if not ends.cut_at_clicks:
         return Evidence("Short lists do not end in clicks more often.", 0.0, log.total, p_value=1.0)
     text = (
         f"{max(ends.excess, 0) / log.total:.1%} of the lists were cut at their last click: the last result of short "
@@ -146,7 +163,7 @@ def viewport_lists(log: LogColumns, options: CheckOptions) -> Evidence:
     ends = _list_ends(log)
     if ends is None:
         return NOTHING
-    if ends.z > 0 and ends.z_click > 0:
+    if ends.cut_at_clicks:
         return Evidence("Short lists have clicks more often: they were cut at clicks.", 0.0, log.total, p_value=1.0)
     affected = log.sessions_of(ends.short)
     text = (
