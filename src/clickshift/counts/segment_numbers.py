@@ -128,7 +128,7 @@ def rows_of_segments(log: Sessions, segments: SegmentNumbers) -> list[np.ndarray
 
 def _no_segment(name: str, known: list[str]) -> DataError:
     """Return the error for a segment that a log does not have ("no-segment")."""
-    has = f"it has {', '.join(known)}. Name one of them" if known else "it has no segments. Name none"
+    has = f"it has {', '.join(known)}. Name one of them" if known else "it has no segments. Leave it out"
     return DataError(
         f"the log must have the segment {name}: {has}, or read its tables again with "
         f'columns={{"segment:{name}": "COLUMN"}}.',

@@ -15,6 +15,8 @@ UNKNOWN = -1
 """Code of a session whose label is not known."""
 MAX_SEGMENTS = 1000
 """Largest number of labels of a segment: each label has its own numbers, in fits and in tables."""
+_DESCRIBED = 4
+"""Largest number of labels that are described in words."""
 
 
 @final
@@ -295,7 +297,3 @@ def largest_segments(texts: Mapping[str, str], sizes: Mapping[str, float]) -> st
     shown = sorted(texts, key=lambda label: -sizes.get(label, 0))[:_DESCRIBED] if more else list(texts)
     parts = [f"{label}: {texts[label]}" for label in shown]
     return " ".join([*parts, f"And {more:,} more label{'s' * (more > 1)}."] if more else parts)
-
-
-_DESCRIBED = 4
-"""Largest number of labels that are described in words."""

@@ -203,17 +203,17 @@ def _imported(
     log: Any, columns: Mapping[str, str] | None, on_bad_line: OnBadLine, progress: Progress
 ) -> ImportedEvents | None:
     """Import a source that is no log as events; None if its format is not recognised."""
-    try:
+    for window in (events.WINDOW, None):
         try:
-            return read_events(log, columns=columns, window=events.WINDOW, on_bad_line=on_bad_line, progress=progress)
-        except SpecError as error:
-            if (error.code, error.facts.get("column")) != ("missing-column", "time"):
+            return read_events(log, columns=columns, window=window, on_bad_line=on_bad_line, progress=progress)
+        except SpecError as error:  # events without times have no window
+            if window is None or error.facts.get("column") != "time":
                 raise
-            return read_events(log, columns=columns, on_bad_line=on_bad_line, progress=progress)  # events without times
-    except FileError as error:
-        if error.code in {"unknown-format", "missing-column"}:
-            return None
-        raise
+        except FileError as error:
+            if error.code in {"unknown-format", "missing-column"}:
+                break
+            raise
+    return None
 
 
 def _with_ranks_from_one(log: Any, columns: Mapping[str, str] | None) -> Log | None:
