@@ -348,7 +348,7 @@ def lists_of(log: cs.ImportedEvents, events: pd.DataFrame) -> np.ndarray:
     return np.array(first.sort_values(kind="stable").index)[: len(log.sessions)]
 
 
-def test_reasons_concern_exactly_the_planted_results(events: pd.DataFrame) -> None:
+def test_reasons_affect_exactly_the_planted_results(events: pd.DataFrame) -> None:
     rng = np.random.default_rng(4)
     clicked = events.index[(events["event"] == "click") & (events["rank"] > 1)]
     late, again = np.split(rng.choice(clicked, 60, replace=False), 2)
@@ -361,12 +361,12 @@ def test_reasons_concern_exactly_the_planted_results(events: pd.DataFrame) -> No
     imported = cs.read_events(whole, window="30min")
     search = lists_of(imported, whole)
     for reason, rows, number in (("late-click", late, 1), ("repeated-click", again, 2), ("rank-taken", others, 1)):
-        row, rank, n = imported.concerned[reason]
+        row, rank, n = imported.affected[reason]
         expected = {(search_id, rank - 1) for search_id, rank in zip(*(events.loc[rows, name] for name in (
             "search_id", "rank")), strict=True)}  # fmt: skip
         assert set(zip(search[row].tolist(), rank.tolist(), strict=True)) == expected
         assert n.tolist() == [number] * len(expected)
-    assert "concerned" not in imported.to_dict()
+    assert "affected" not in imported.to_dict()
 
 
 @pytest.fixture(scope="module")
@@ -423,7 +423,7 @@ def test_events_that_no_list_has_say_that_no_curve_has_them(events: pd.DataFrame
     assert "is not compared: these events belong to no result of the log." in health._repr_html_()
     planted, _ = EVENT_DEFECTS["ties"](events, 0.1, np.random.default_rng(2))
     written = cs.read_events(timed(planted), output=tmp_path / "log.parquet")
-    assert written.concerned == {}
+    assert written.affected == {}
     (finding,) = cs.check_log(written, checks=["ties"]).findings
     assert "wrote the log to a file" in finding.no_effect
 

@@ -60,8 +60,8 @@ class ImportedEvents(Result):
         The rows of the result.
     gives
         What the format gives: "lists", "counts" or "target".
-    concerned
-        Results of the log that a reason concerns, by reason: an array of their rows, ranks from 0 (-1 if the list was
+    affected
+        Results of the log that a reason affects, by reason: an array of their rows, ranks from 0 (-1 if the list was
         written without the document) and numbers of events. Empty if the log was written to a file.
 
     Notes
@@ -89,7 +89,7 @@ class ImportedEvents(Result):
     numbers: Mapping[str, Any]
     reasons: Rows = field(default_factory=list)
     gives: str = "lists"
-    concerned: Mapping[str, Int[np.ndarray, "3 result"]] = field(default_factory=dict)
+    affected: Mapping[str, Int[np.ndarray, "3 result"]] = field(default_factory=dict)
 
     @cached_property
     def sessions(self) -> Log:
@@ -313,7 +313,7 @@ def read_events(
     >>> imported.to_dict()["first_ranks"]
     {'': 0}
     """
-    from clickshift.io.events._concerned import concerned_results
+    from clickshift.io.events._affected_results import affected_results
     from clickshift.io.events._database import event_database
     from clickshift.io.events._sources import open_sources
     from clickshift.io.events.formats import FORMATS, choice_advice, find_format
@@ -353,7 +353,7 @@ def read_events(
             progress("joining events")
             make = {"lists": _lists, "counts": _counts, "target": _target}[chosen.gives]
             log, numbers = make(database, options, loaded, output)
-            concerned = concerned_results(database) if chosen.gives == "lists" else {}
+            affected = affected_results(database) if chosen.gives == "lists" else {}
     except FileError as error:
         if not others and (format != "auto" or error.code in _OF_OTHER_FORMATS):
             error.args = (f"{error}{choice_advice(sources, name, format)}",)
@@ -363,7 +363,7 @@ def read_events(
     facts: dict[str, Any] = {"title": chosen.title, **numbers}
     if loaded.columns:
         facts["columns"] = loaded.columns
-    return ImportedEvents(name, log, facts, report.rows(), chosen.gives, concerned)
+    return ImportedEvents(name, log, facts, report.rows(), chosen.gives, affected)
 
 
 def _lists(
@@ -500,7 +500,7 @@ def _check_options(name: str, options: EventOptions, allowed: frozenset[str], *,
 def _selection(database: EventDatabase, joined: Joined, integers: Sequence[str]) -> str:
     """Return the statement that selects the log, in order of time."""
     from clickshift.io.encode.duckdb import sql_name
-    from clickshift.io.events._concerned import LOG_ORDER
+    from clickshift.io.events._affected_results import LOG_ORDER
     from clickshift.io.events._join import segment_column, signal_column
 
     canonical = "regexp_full_match({}, '0|-?[1-9][0-9]{{0,17}}')"

@@ -92,28 +92,28 @@ def _effect(
     events = options.events
     if not isinstance(log.log, Sessions) or isinstance(events.log, Path):
         return {"no_effect": "the import wrote the log to a file. Check the events themselves"}
-    concerned = {reason: found for reason, found in events.concerned.items() if reason in reasons}
-    if lists and concerned:
+    affected = {reason: found for reason, found in events.affected.items() if reason in reasons}
+    if lists and affected:
         rows = np.zeros(len(log), bool)
-        rows[np.concatenate([found[0] for found in concerned.values()])] = True
+        rows[np.concatenate([found[0] for found in affected.values()])] = True
         return {"rows": rows, "name": f"the {_counted(int(rows.sum()), 'list')} of {name}"}
-    concerned = {reason: found[:, found[1] >= 0] for reason, found in concerned.items() if reason in _ADDED}
-    known = int(sum(found[2].sum() for found in concerned.values()))
+    affected = {reason: found[:, found[1] >= 0] for reason, found in affected.items() if reason in _ADDED}
+    known = int(sum(found[2].sum() for found in affected.values()))
     if not known:
         return {"no_effect": "these events belong to no result of the log"}
     repaired = {row["reason"] for row in events.reasons if row["outcome"] == "repaired"}
     named = name if known == number else f"{known:,} of {name}"
-    return {"compared": partial(_counts, log, log.log, concerned, _SHOWN & repaired), "name": named}
+    return {"compared": partial(_counts, log, log.log, affected, _SHOWN & repaired), "name": named}
 
 
 def _counts(
-    log: LogColumns, sessions: Sessions, concerned: Mapping[str, Int[np.ndarray, "3 result"]], shown: Collection[str]
+    log: LogColumns, sessions: Sessions, affected: Mapping[str, Int[np.ndarray, "3 result"]], shown: Collection[str]
 ) -> tuple[Cells, Cells]:
     """Return the counts with and without the events of some reasons; the log has those of `shown`."""
     cells = log.cells
     keys = cells.pair.astype(np.int64) * cells.n_situations + cells.situation
     more, fewer = np.zeros((2, len(keys))), np.zeros((2, len(keys)))
-    for reason, (row, rank, number) in concerned.items():
+    for reason, (row, rank, number) in affected.items():
         if reason in _ONCE:  # a result is clicked or not; a click that the log has anyhow is no other one
             number = (~sessions.click[row, rank] | (reason in shown)).astype(np.int64)
         cell = np.searchsorted(keys, sessions.rankings.pair[row, rank] * np.int64(cells.n_situations) + rank)

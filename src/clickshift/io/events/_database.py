@@ -145,7 +145,7 @@ class EventDatabase:
     report
         Where left-out events are counted.
     keep_results
-        Whether the results are kept that reasons concern: for a log in memory.
+        Whether the results that reasons affect are kept: for a log in memory.
     """
 
     connection: Any

@@ -7,7 +7,7 @@ events -> keys   one row per list: its number, query, source, user and time; and
 
 A list is simple if nothing in it is to be chosen, repaired or reported: impressions of different documents at different
 ranks, and one click at most on each of them, after the impressions. Most lists are, and take one pass over the events.
-Reasons are counted in one pass over a table; the results that they concern are kept in the table `concerned`.
+Reasons are counted in one pass over a table; the affected results are kept in the table `affected`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from clickshift.data._columns import VIEWED
 from clickshift.data.segments import MAX_SEGMENTS
 from clickshift.errors import SpecError
 from clickshift.io.encode.duckdb import sql_name, sql_text
-from clickshift.io.events._concerned import CONCERNED, report_results
+from clickshift.io.events._affected_results import AFFECTED, report_results
 from clickshift.io.events._database import CLICK, IMPRESSION, SIGNAL, EventDatabase, Loaded, Reason
 from clickshift.io.events.options import EventOptions
 from clickshift.io.tables.layouts import MAX_RANK
@@ -112,7 +112,7 @@ def join_events(database: EventDatabase, options: EventOptions, loaded: Loaded) 
     """
     kinds: dict[int, int] = dict(database.rows("SELECT kind, count(*) FROM events GROUP BY kind"))
     signals = {name: kind for kind, name in enumerate(loaded.signals, SIGNAL) if kinds.get(kind)}
-    database.execute(CONCERNED)
+    database.execute(AFFECTED)
     segments = _number_lists(database, loaded.segments, options)
     _drop_outside_window(database, options)
     _make_pairs(database, options, signals)

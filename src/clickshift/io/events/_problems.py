@@ -18,7 +18,7 @@ def report_problems(
     rules: Mapping[str, tuple[str, str]],
     *,
     all_rows: bool = False,
-    to_blame: Mapping[str, Sequence[str]] | None = None,
+    shown_values: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
     """Report the documents that break the format, with the lines of the first ones, and drop them.
 
@@ -32,7 +32,7 @@ def report_problems(
         For each problem, what every document must be, and the code.
     all_rows
         Whether `raw` has a row for each one of the sources, so that the place of a row tells its number.
-    to_blame
+    shown_values
         Paths of the values of JSON documents to show instead of the document, by problem; the first one that it has.
     """
     for problem, file, count in database.rows(
@@ -43,7 +43,7 @@ def report_problems(
         if not examples:
             where = f"problem = '{problem}' AND file = {file}"
             first = f"(SELECT min(rowid) FROM raw WHERE file = {file})"
-            paths = (to_blame or {}).get(problem, ())
+            paths = (shown_values or {}).get(problem, ())
             blamed = f"coalesce(NULL, {', '.join(f'got->>{sql_text(path)}' for path in paths)})" if paths else "NULL"
             found = database.rows(
                 f"SELECT got, rowid - {first} + 1, {blamed} FROM raw WHERE {where} ORDER BY rowid LIMIT 3"

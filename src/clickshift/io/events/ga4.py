@@ -80,7 +80,7 @@ def load_ga4(database: EventDatabase, sources: Sequence[Source], options: EventO
         "records": ("items and event_params must be repeated records", "bad-record"),
         "user": ("an event must have user_pseudo_id or user_id", "missing-value"),
     }
-    report_problems(database, sources, rules, to_blame={"bad-time": ("$.event_timestamp",)})
+    report_problems(database, sources, rules, shown_values={"bad-time": ("$.event_timestamp",)})
     _fill(database, views, {CLICK: clicks} | {kind: [name] for kind, name in enumerate(conversions, SIGNAL)})
     join_views(database, options)
     return Loaded(signals=signal_names(conversions), segments=("device",))

@@ -69,7 +69,7 @@ def load_metarank(database: EventDatabase, sources: Sequence[Source], options: E
         "query": (f"the field {query} of a ranking must be text or a number, not a list or an object", "bad-id"),
         "item": ("an interaction must have an item", "missing-value"),
     }
-    report_problems(database, sources, rules, to_blame={"bad-time": ("$.timestamp",), "event": ("$.event",)})
+    report_problems(database, sources, rules, shown_values={"bad-time": ("$.timestamp",), "event": ("$.event",)})
     kind = kind_of("type", (), options.clicks, options.conversions)
     database.execute(
         f"""CREATE TABLE acts AS SELECT rowid AS place, *, {kind} AS kind

@@ -79,7 +79,7 @@ def load_snowplow(database: EventDatabase, sources: Sequence[Source], options: E
         "records": ("the action must be an object, and the products a list of them", "bad-record"),
         "session": ("an event must have domain_sessionid or domain_userid", "missing-value"),
     }
-    report_problems(database, sources, rules, to_blame={"bad-time": [f"$.{name}" for name in _TIMES]})
+    report_problems(database, sources, rules, shown_values={"bad-time": [f"$.{name}" for name in _TIMES]})
     database.execute(f"{VIEW_TABLE}; {ACT_TABLE}")
     item = "json_extract_string(item, '$.id')"
     database.execute(

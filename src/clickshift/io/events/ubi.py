@@ -101,7 +101,7 @@ def load_ubi(database: EventDatabase, sources: Sequence[Source], options: EventO
         "not-an-event": ("a document must be an event (action_name) or a query (query_id)", "not-an-event"),
     }
     ordinals = (_PATHS["ordinal"], _PATHS["flat_ordinal"])
-    report_problems(database, sources, rules, to_blame={"bad-time": (_PATHS["moment"],), "bad-rank": ordinals})
+    report_problems(database, sources, rules, shown_values={"bad-time": (_PATHS["moment"],), "bad-rank": ordinals})
     wanted = "" if options.application is None else f"AND application IN {_tuple(options.application)}"
     _check_application(database, options)
     database.execute(
