@@ -130,7 +130,7 @@ def find_format(sources: Sequence[Source], name: str, *, clicks: bool) -> str:
         )
     if name != "auto":
         for source in sources:
-            _check_columns(source, FORMATS[name])
+            _check_columns(source, name)
         return name
     if clicks:
         return "events"
@@ -185,15 +185,14 @@ def choice_advice(sources: Sequence[Source], name: str, given: str) -> str:
     return f' The content looks like {FORMATS[other].title}: pass format="{other}".'
 
 
-def _check_columns(source: Source, format: EventFormat) -> None:
+def _check_columns(source: Source, name: str) -> None:
     """Check that a source has the columns of a format that was chosen by name."""
-    if missing := sorted(format.columns - {*source.names}):
-        other = recognised(source)
-        what = "" if other is None else f' The content looks like {FORMATS[other].title}: pass format="{other}".'
+    chosen = FORMATS[name]
+    if missing := sorted(chosen.columns - {*source.names}):
         raise FileError(
             source.path,
-            f"{format.title} must have the columns {', '.join(sorted(format.columns))}: {', '.join(missing)} not "
-            f"found. It looks like {_described(source)}.{what}",
+            f"{chosen.title} must have the columns {', '.join(sorted(chosen.columns))}: {', '.join(missing)} not "
+            f"found. It looks like {_described(source)}.{choice_advice([source], name, name)}",
             code="missing-column",
             columns=missing,
             known=list(source.names),
